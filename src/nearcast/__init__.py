@@ -1,0 +1,1 @@
+"""nearcast tells the right people about the right things, near them, in time."""

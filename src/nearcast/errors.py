@@ -1,0 +1,173 @@
+"""Every error nearcast raises on purpose.
+
+::
+
+    NearcastError
+    ├── ValidationError      a value that cannot be accepted (also a ValueError)
+    │   └── BatchError       one bad row of a batch; nothing of the batch was taken
+    ├── FilterError          a filter that cannot be read; shows the text with a caret
+    │   └── FilterTooLarge   a filter whose normal form needs too many clauses
+    ├── DuplicateIdError     an id that is taken already
+    ├── UnknownIdError       an id that nobody has (also a KeyError)
+    ├── CapabilityError      an index asked for what it cannot do; says which one can
+    ├── CapacityError        a bound (memory, queue) that would be exceeded
+    ├── SchemaError          schemas that do not fit together
+    ├── DatasetError         data that cannot be read
+    ├── BenchError           a measurement that cannot be trusted, and so is refused
+    └── MissingExtraError    an optional dependency that is not installed
+
+Each carries its data as attributes and says what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "BatchError",
+    "BenchError",
+    "CapabilityError",
+    "CapacityError",
+    "DatasetError",
+    "DuplicateIdError",
+    "FilterError",
+    "FilterTooLarge",
+    "MissingExtraError",
+    "NearcastError",
+    "SchemaError",
+    "UnknownIdError",
+    "ValidationError",
+]
+
+
+def _shown(value: object, limit: int = 80) -> str:
+    """A repr short enough for one line of an error message."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class NearcastError(Exception):
+    """The root of the tree: catch this to catch all of them."""
+
+
+class ValidationError(NearcastError, ValueError):
+    """A value that cannot be accepted: names the field, the value and the remedy."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field}: {_shown(value)} is not valid; {remedy}")
+
+    def inside(self, prefix: str) -> ValidationError:
+        """The same error seen from the value that contains the field."""
+        return ValidationError(f"{prefix}.{self.field}", self.value, self.remedy)
+
+
+class BatchError(ValidationError):
+    """One row of a batch is bad, so nothing of the batch was taken."""
+
+    def __init__(self, row: int, cause: NearcastError) -> None:
+        self.row = row
+        self.cause = cause
+        field = getattr(cause, "field", "row")
+        value = getattr(cause, "value", None)
+        remedy = getattr(cause, "remedy", "mend the row and send the batch again")
+        super().__init__(field, value, remedy)
+        self.args = (f"row {row}: {cause} (nothing of this batch was added)",)
+
+
+class FilterError(NearcastError, ValueError):
+    """A filter that cannot be read: the text, a caret under the place, what was expected."""
+
+    def __init__(self, message: str, text: str | None = None, position: int | None = None) -> None:
+        self.message = message
+        self.text = text
+        self.position = position
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        if self.text is None:
+            return self.message
+        if self.position is None:
+            return f"{self.message}\n  {self.text}"
+        start = self.text.rfind("\n", 0, self.position) + 1
+        stop = self.text.find("\n", self.position)
+        line = self.text[start : stop if stop >= 0 else len(self.text)]
+        return f"{self.message}\n  {line}\n  {' ' * (self.position - start)}^"
+
+
+class FilterTooLarge(FilterError):
+    """A filter whose disjunctive normal form needs more clauses than are allowed."""
+
+    def __init__(self, needed: int, limit: int, text: str | None = None) -> None:
+        self.needed = needed
+        self.limit = limit
+        super().__init__(
+            f"the filter would need {needed} clauses and the limit is {limit}; "
+            "split it into several subscriptions or use fewer ORs",
+            text,
+        )
+
+
+class DuplicateIdError(NearcastError):
+    """An id that is taken already."""
+
+    def __init__(self, kind: str, id: str, remedy: str) -> None:
+        self.kind = kind
+        self.id = id
+        super().__init__(f"{kind} {_shown(id)} exists already; {remedy}")
+
+
+class UnknownIdError(NearcastError, KeyError):
+    """An id that nobody has."""
+
+    def __init__(self, kind: str, id: str, remedy: str = "check the id") -> None:
+        self.kind = kind
+        self.id = id
+        super().__init__(f"no {kind} has the id {_shown(id)}; {remedy}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CapabilityError(NearcastError):
+    """An index asked for what it cannot do: says which indexes can."""
+
+    def __init__(self, index: str, wanted: str, able: Iterable[str]) -> None:
+        self.index = index
+        self.wanted = wanted
+        self.able = tuple(sorted(able))
+        others = ", ".join(self.able) or "none yet"
+        super().__init__(f"index {index!r} cannot do {wanted}; these can: {others}")
+
+
+class CapacityError(NearcastError):
+    """A bound that would be exceeded; nothing was changed."""
+
+    def __init__(self, what: str, needed: int, limit: int, remedy: str) -> None:
+        self.what = what
+        self.needed = needed
+        self.limit = limit
+        super().__init__(f"{what} would need {needed:,} and the limit is {limit:,}; {remedy}")
+
+
+class SchemaError(NearcastError):
+    """Schemas that do not fit together."""
+
+
+class DatasetError(NearcastError):
+    """Data that cannot be read or made."""
+
+
+class BenchError(NearcastError):
+    """A measurement that cannot be trusted, and so is refused."""
+
+
+class MissingExtraError(NearcastError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f"{package} is not installed; run: pip install 'nearcast[{extra}]'")

@@ -1,0 +1,1 @@
+"""Values: events, subscriptions, regions, filters, and how they are written down."""

@@ -1,0 +1,114 @@
+"""The event: what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from nearcast.clock import Micros, to_micros
+from nearcast.errors import ValidationError
+from nearcast.model.geometry import Box, Location, Point, Polygon
+from nearcast.model.words import normalise_words
+
+__all__ = ["Event", "Value"]
+
+Value: TypeAlias = float | int | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened or holds: attributes, words, a place, a time, an end of validity.
+
+    `start`, `end` and `expires` are given as aware datetimes, RFC 3339 text or
+    microseconds, and kept as microseconds. An attribute that is None is missing.
+
+    >>> Event(id="e1", attributes={"price": 3200}, location=Point(121.44, 36.16)).location.lon
+    121.44
+    """
+
+    id: str
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    keywords: frozenset[str] = frozenset()
+    location: Location | None = None
+    start: Micros | None = None
+    end: Micros | None = None
+    expires: Micros | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        check_id(self.id, "id")
+        put(self, "attributes", MappingProxyType(_attributes(self.attributes)))
+        put(self, "keywords", normalise_words(self.keywords))
+        if self.location is not None and not isinstance(self.location, Point | Box | Polygon):
+            raise ValidationError(
+                "location", self.location, "an event's location is a Point, a Box or a Polygon"
+            )
+        for name in ("start", "end", "expires"):
+            value = getattr(self, name)
+            if value is not None:
+                put(self, name, to_micros(value, name))
+        if self.start is not None:
+            if self.end is not None and self.end < self.start:
+                raise ValidationError("end", self.end, "an event does not end before its start")
+            if self.expires is not None and self.expires < self.start:
+                raise ValidationError(
+                    "expires", self.expires, "an event does not expire before its start"
+                )
+
+    def __hash__(self) -> int:
+        return hash((Event, self.id))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        times = (self.start, self.end, self.expires)
+        return (Event, (self.id, dict(self.attributes), self.keywords, self.location, *times))
+
+
+def check_id(value: object, name: str) -> None:
+    """Refuse an id that is not a non-empty string."""
+    if not isinstance(value, str) or not value:
+        raise ValidationError(name, value, "give a non-empty string")
+    check_text(value, name)
+
+
+def check_text(value: str, name: str) -> None:
+    """Refuse text that no encoding can carry (lone surrogates)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValidationError(name, value, "lone surrogates are not text") from None
+
+
+def _attributes(given: object) -> dict[str, Value]:
+    if not isinstance(given, Mapping):
+        raise ValidationError("attributes", given, "give a mapping of names to values")
+    kept: dict[str, Value] = {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not name:
+            raise ValidationError("attributes", name, "an attribute's name is a non-empty string")
+        checked = _value(value, name)
+        if checked is not None:
+            check_text(name, "attributes")
+            kept[name] = checked
+    return kept
+
+
+def _value(value: object, name: str) -> Value | None:
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, str):
+        check_text(value, f"attributes[{name!r}]")
+        return value
+    if isinstance(value, int):
+        try:
+            float(value)
+        except OverflowError:
+            raise ValidationError(
+                f"attributes[{name!r}]", value, "a number must fit a float64"
+            ) from None
+        return value
+    unboxed = getattr(value, "item", None)  # NumPy scalars
+    if callable(unboxed) and not isinstance(value, Iterable):
+        return _value(unboxed(), name)
+    raise ValidationError(f"attributes[{name!r}]", value, "give a number, a string or a bool")

@@ -1,0 +1,40 @@
+"""Keywords: how words are made comparable."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from nearcast.errors import ValidationError
+
+__all__ = ["normalise_word", "normalise_words"]
+
+
+def normalise_word(word: object) -> str:
+    """A word in Unicode NFKC, case folded: what two words are compared by.
+
+    >>> normalise_word("STRAẞE")
+    'strasse'
+    """
+    if not isinstance(word, str):
+        raise ValidationError("keywords", word, "a keyword is a string")
+    if word.isascii():
+        folded = word.lower()
+    else:
+        folded = unicodedata.normalize("NFKC", word).casefold()
+        try:
+            folded.encode()
+        except UnicodeEncodeError:
+            raise ValidationError("keywords", word, "lone surrogates are not text") from None
+    if not folded.strip():
+        raise ValidationError("keywords", word, "a keyword is not blank")
+    return folded
+
+
+def normalise_words(words: object) -> frozenset[str]:
+    """The normalised words of a collection; a bare string is refused, not split."""
+    if words is None:
+        return frozenset()
+    if isinstance(words, str | bytes) or not isinstance(words, Iterable):
+        raise ValidationError("keywords", words, "give a set of strings, such as {'sale'}")
+    return frozenset(normalise_word(word) for word in words)
