@@ -1,0 +1,98 @@
+# Every target sets up what it needs in $(VENV): Python 3.11 or newer and make are enough.
+# `make` alone says what there is.
+
+VENV   ?= .venv
+PYTHON ?=
+JOBS   ?= auto
+EXPERIMENT ?= ground
+
+BIN  := $(VENV)/bin
+CORE := $(VENV)/.core-installed
+DEV  := $(VENV)/.dev-installed
+UV   := $(shell command -v uv 2>/dev/null)
+SOURCES := src tests
+
+# Tests whose code under test is compiled: they run a second time as plain Python.
+KERNEL_TESTS := $(wildcard tests/test_kernels*.py tests/kernels/test_*.py)
+
+# `--group` needs pip 25.1, and the pip that comes with Python may be older.
+ifneq ($(UV),)
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+else
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(PIP) 'pip>=25.1' && $(PIP)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench serve constraints clean
+
+help: ## this list
+	@echo "nearcast: make <target>"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON (which interpreter), VENV ($(VENV)), JOBS (test workers), EXPERIMENT (bench)."
+
+demo: $(CORE) ## a city of 100 000 subscribers and 10 000 offers, matched before your eyes
+	@$(BIN)/nearcast demo
+
+test: $(DEV) ## the whole suite, compiled; before it the kernels' tests as plain Python
+	@$(BIN)/nearcast doctor --warm --quiet
+	NEARCAST_JIT=0 $(BIN)/python -m pytest -q -n $(JOBS) --cov --cov-report=term:skip-covered $(KERNEL_TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(DEV) ## what CI asks of every change: style, types, import contracts, docs
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_docs.py
+
+bench: $(DEV) ## one experiment (EXPERIMENT=ground), a record, plots and a report
+	@$(BIN)/nearcast bench $(EXPERIMENT)
+
+serve: ## the server: comes with the broker, not there yet
+	@echo "make serve: there is no server yet. It comes with the broker; CHANGELOG.md says when." >&2
+	@exit 1
+
+constraints: $(DEV) ## write the versions installed now into constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; \
+	   $(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude setuptools; \
+	 } > $(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
+
+clean: ## remove the environment and everything that was generated
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache \
+	  .import_linter_cache .hypothesis src/*.egg-info
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing nearcast into $(VENV) …"
+	@$(INSTALL) -c constraints.txt -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing nearcast and its tools into $(VENV) …"
+	@$(INSTALL) -c constraints.txt -e '.[bench]' --group dev
+	@touch $(CORE) $@
+
+# A virtual environment needs an interpreter that exists and is new enough: the first that
+# answers wins.
+$(BIN)/python:
+	@set -e; found=; \
+	for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11 python); do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    found="$$python"; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "nearcast needs Python 3.11 or newer, and $(if $(PYTHON),$(PYTHON) is not,none was found)." >&2; \
+	  echo "Install one (https://www.python.org/downloads/), or name it: make PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; \
+	fi; \
+	echo "creating $(VENV) with $$("$$found" --version)"; \
+	if [ -n "$(UV)" ]; then \
+	  "$(UV)" venv --quiet --seed --python "$$("$$found" -c 'import sys; print(sys.executable)')" $(VENV); \
+	elif ! "$$found" -m venv $(VENV); then \
+	  rm -rf $(VENV); \
+	  echo "$$found cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv, or install uv" >&2; \
+	  exit 1; \
+	fi
