@@ -1,4 +1,4 @@
-# Every target sets up what it needs in $(VENV): Python 3.11 or newer and make are enough.
+# Every target sets up what it needs in $(VENV): Python 3.11 to 3.14 and make are enough.
 # `make` alone says what there is.
 
 VENV   ?= .venv
@@ -74,17 +74,17 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) -c constraints.txt -e '.[bench]' --group dev
 	@touch $(CORE) $@
 
-# A virtual environment needs an interpreter that exists and is new enough: the first that
-# answers wins.
+# The first interpreter that answers and fits wins. The newest that fits is the newest for
+# which every pinned dependency has a wheel: nothing here needs a compiler.
 $(BIN)/python:
 	@set -e; found=; \
 	for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11 python); do \
-	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 	    found="$$python"; break; \
 	  fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "nearcast needs Python 3.11 or newer, and $(if $(PYTHON),$(PYTHON) is not,none was found)." >&2; \
+	  echo "nearcast needs Python 3.11 to 3.14, and $(if $(PYTHON),$(PYTHON) is not that,none was found)." >&2; \
 	  echo "Install one (https://www.python.org/downloads/), or name it: make PYTHON=/path/to/python3.12" >&2; \
 	  exit 1; \
 	fi; \
