@@ -1,0 +1,153 @@
+"""The contract between the matcher and every index.
+
+What an index sees is integers and floats. The matcher encodes a subscription's clauses
+into rows of a `ClauseStore` (shared by matcher and index) and events into an
+`EventBatch` or rows of an `EventStore`:
+
+- A *column* is an attribute of one type: `price` as a number and `price` as a string are
+  two columns. Columns 0 and 1 are x and y of a point location, so a clause's region
+  comes as two closed intervals like any other, always in front of the rest.
+- A *predicate* is a closed interval `low ≤ value ≤ high` on a column (equality is
+  `low = high`; strings and bools are codes). A column the event lacks, or NaN in it,
+  satisfies no predicate. A clause has at most one predicate a column, low ≤ high.
+- *Words* are codes; a clause wants all of its words in the event.
+
+An index answers with clause rows (event rows), in any order, each once. It is exact for
+what its capabilities declare and may ignore the rest; circles, polygons, residual
+predicates, expiry and the de-duplication of subscriptions are the matcher's work.
+
+One writer at a time: the matcher serialises changes against matching.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.clauses import Clauses, ClauseStore
+from nearcast.index.events import EventBatch, EventStore
+
+__all__ = [
+    "Capabilities",
+    "ClauseStore",
+    "Clauses",
+    "Counters",
+    "EventBatch",
+    "EventIndex",
+    "EventStore",
+    "MatchReport",
+    "Pairs",
+    "Rows",
+    "SubscriptionIndex",
+    "match_each",
+    "new_counters",
+]
+
+Rows: TypeAlias = npt.NDArray[np.int32]
+Pairs: TypeAlias = tuple[Rows, Rows]
+Counters: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an index decides by itself; what it does not, the matcher checks on its answer."""
+
+    intervals: bool = True
+    """Closed intervals on columns; x and y of a point are columns too."""
+    words: bool = False
+    """All words of the clause occur in the event."""
+    updates: bool = True
+    """Rows can be added and removed after the first build."""
+    exact: bool = True
+    """Misses nothing and reports nothing wrong, for what it declares."""
+
+    def words_for_people(self) -> str:
+        """The declared capabilities in a few words."""
+        return ", ".join(f.name for f in fields(self) if getattr(self, f.name)) or "nothing"
+
+
+class MatchReport(NamedTuple):
+    """How much work one match was."""
+
+    nodes: int
+    """Nodes, cells, lists or tiles looked into."""
+    candidates: int
+    """Rows whose predicates were compared."""
+    matches: int
+    """Rows the index answered with."""
+
+    @classmethod
+    def of(cls, counters: Counters) -> MatchReport:
+        """The report of the counters that a match filled in."""
+        return cls(int(counters[0]), int(counters[1]), int(counters[2]))
+
+
+def new_counters() -> Counters:
+    """Fresh counters: nodes, candidates, matches. Matching adds to them."""
+    return np.zeros(3, np.int64)
+
+
+@runtime_checkable
+class SubscriptionIndex(Protocol):
+    """Event matching: which clause rows want this event.
+
+    Built as `factory(clauses, events, **options)`.
+    """
+
+    def add_clauses(self, rows: Rows) -> None:
+        """Take rows of the clause store in; their contents are final until removed."""
+
+    def remove_clauses(self, rows: Rows) -> None:
+        """Forget rows. Their contents still stand during this call, and may be anything after."""
+
+    def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
+        """The clause rows that event number `at` of the batch satisfies."""
+
+    def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
+        """(event numbers, clause rows) for the whole batch, sorted by event number."""
+
+    def memory_bytes(self) -> int:
+        """Bytes held by the index itself, beside the shared stores."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where the structure contradicts itself. Slow; for tests."""
+
+
+@runtime_checkable
+class EventIndex(Protocol):
+    """Subscription matching: which live event rows does this clause want."""
+
+    def add_events(self, rows: Rows) -> None:
+        """Take rows of the event store in."""
+
+    def remove_events(self, rows: Rows) -> None:
+        """Forget rows; those that were dropped before, because they expired, are no error."""
+
+    def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
+        """The live event rows (now < expires) that satisfy the row of this clause table.
+
+        The table need not be the index's own store. Expired rows met on the way may be
+        dropped for good.
+        """
+
+    def memory_bytes(self) -> int:
+        """Bytes held by the index itself, beside the shared stores."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where the structure contradicts itself. Slow; for tests."""
+
+
+def match_each(index: SubscriptionIndex, batch: EventBatch, counters: Counters) -> Pairs:
+    """`match_events` for an index without a batch path of its own: one event at a time."""
+    rows: list[Rows] = []
+    sizes = np.zeros(batch.size, np.int64)
+    for at in range(batch.size):
+        found = index.match_event(batch, at, counters)
+        sizes[at] = found.size
+        rows.append(found)
+    events = np.repeat(np.arange(batch.size, dtype=np.int32), sizes)
+    joined: Any = np.concatenate(rows) if rows else np.empty(0, np.int32)
+    return events, joined.astype(np.int32, copy=False)

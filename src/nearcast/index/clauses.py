@@ -1,0 +1,338 @@
+"""The clause store: every clause's predicates and words in flat arrays, one row a clause.
+
+10 predicates cost 10 × 18 bytes and 14 bytes more for the row. Words, exact shapes and
+residual predicates are kept in a side row (`extra`), which most clauses lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.errors import CapacityError
+from nearcast.index.columns import Spans, grown
+
+__all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra"]
+
+I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
+
+#: `extra` of a clause with neither words nor shapes nor residuals.
+NO_EXTRA = -1
+_MOST_PREDICATES = 65_535
+
+
+class Clauses(NamedTuple):
+    """What kernels see. Row r's predicates are start[r] … start[r] + count[r]."""
+
+    start: npt.NDArray[np.uint32]
+    count: npt.NDArray[np.uint16]
+    owner: I4
+    """The subscription's slot, −1 for a free row."""
+    extra: I4
+    attr: npt.NDArray[np.uint16]
+    """Column of each predicate (uint32 beyond 65 535 columns)."""
+    low: F8
+    high: F8
+    word_start: npt.NDArray[np.uint32]
+    """By `extra`, not by row."""
+    word_count: npt.NDArray[np.uint16]
+    word: I4
+    """Word codes, ascending within a clause."""
+    shape_start: npt.NDArray[np.uint32]
+    """By `extra`: first float of the clause's shapes, see `nearcast.kernels.geometry`."""
+    shape_count: npt.NDArray[np.uint16]
+    shape: F8
+    """Shapes one after another: kind, number of floats, floats."""
+
+
+class Extra(NamedTuple):
+    """What a clause has beside its intervals."""
+
+    words: Sequence[int] = ()
+    shapes: Sequence[tuple[int, Sequence[float]]] = ()
+    """(kind, floats) of regions whose intervals on x and y are not exact."""
+    residuals: tuple[Any, ...] = ()
+    """Predicates that only the matcher can test, opaque here."""
+
+
+class ClauseBatch(NamedTuple):
+    """Encoded clauses to append: predicates and words as runs (n + 1 offsets)."""
+
+    owner: I4
+    start: npt.NDArray[np.int64]
+    attr: I4
+    low: F8
+    high: F8
+    extras: dict[int, Extra]
+    """By position in the batch; for the few. Bulk words and circles come as arrays below."""
+    word_start: npt.NDArray[np.int64] | None = None
+    word: I4 | None = None
+    circle: F8 | None = None
+    """(n, 3): x, y, radius; NaN in x for none."""
+
+    @property
+    def size(self) -> int:
+        """Number of clauses."""
+        return int(self.owner.size)
+
+
+class ClauseStore:
+    """Rows of clauses that come and go. Freed rows and runs are used again.
+
+    `table` is what kernels take; fetch it anew after each change, arrays may have moved.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._free_rows: list[int] = []
+        self._predicates = Spans()
+        self._extra_rows = 0
+        self._free_extras: list[int] = []
+        self._words = Spans()
+        self._shapes = Spans()
+        self.residuals: dict[int, tuple[Any, ...]] = {}
+        """Row → residual predicates, where there are any."""
+        self.table = Clauses(
+            start=np.empty(0, np.uint32),
+            count=np.empty(0, np.uint16),
+            owner=np.empty(0, np.int32),
+            extra=np.empty(0, np.int32),
+            attr=np.empty(0, np.uint16),
+            low=np.empty(0),
+            high=np.empty(0),
+            word_start=np.empty(0, np.uint32),
+            word_count=np.empty(0, np.uint16),
+            word=np.empty(0, np.int32),
+            shape_start=np.empty(0, np.uint32),
+            shape_count=np.empty(0, np.uint16),
+            shape=np.empty(0),
+        )
+
+    def __len__(self) -> int:
+        return self.rows - len(self._free_rows)
+
+    # -- growing ---------------------------------------------------------------
+
+    def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:
+        t = self.table
+        if (
+            rows <= t.start.size
+            and predicates <= t.attr.size
+            and extras <= t.word_start.size
+            and words <= t.word.size
+            and shapes <= t.shape.size
+        ):
+            return
+        if predicates >= 2**32 or words >= 2**32 or shapes >= 2**32:
+            raise CapacityError(
+                "predicates of one matcher", max(predicates, words, shapes), 2**32,
+                "split the subscriptions over several matchers",
+            )  # fmt: skip
+        sizes = dict.fromkeys(("start", "count", "owner", "extra"), rows)
+        sizes |= dict.fromkeys(("attr", "low", "high"), predicates)
+        sizes |= dict.fromkeys(("word_start", "word_count", "shape_start", "shape_count"), extras)
+        sizes |= {"word": words, "shape": shapes}
+        self.table = Clauses(**{k: grown(getattr(t, k), n) for k, n in sizes.items()})
+
+    def _widen(self, highest: int) -> None:
+        """Make room for column numbers that do not fit 16 bits."""
+        if highest > 65_535 and self.table.attr.dtype == np.uint16:
+            self.table = self.table._replace(attr=self.table.attr.astype(np.uint32))
+
+    # -- adding ----------------------------------------------------------------
+
+    def append(
+        self,
+        owner: int,
+        attr: Sequence[int],
+        low: Sequence[float],
+        high: Sequence[float],
+        extra: Extra | None,
+    ) -> int:
+        """Add one clause; returns its row."""
+        n = len(attr)
+        if n > _MOST_PREDICATES:
+            raise CapacityError("predicates of one clause", n, _MOST_PREDICATES, "use fewer")
+        if n:
+            self._widen(max(attr))
+        row = self._free_rows.pop() if self._free_rows else self.rows
+        start = self._predicates.take(n)
+        self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
+        t = self.table
+        t.start[row] = start
+        t.count[row] = n
+        t.owner[row] = owner
+        t.attr[start : start + n] = attr
+        t.low[start : start + n] = low
+        t.high[start : start + n] = high
+        t.extra[row] = NO_EXTRA
+        self.rows = max(self.rows, row + 1)
+        if extra is not None and (extra.words or extra.shapes or extra.residuals):
+            self._add_extra(row, extra)
+        return row
+
+    def _add_extra(self, row: int, extra: Extra) -> None:
+        if len(extra.words) > _MOST_PREDICATES:
+            raise CapacityError(
+                "words of one clause", len(extra.words), _MOST_PREDICATES, "use fewer words"
+            )
+        place = self._free_extras.pop() if self._free_extras else self._extra_rows
+        self._extra_rows = max(self._extra_rows, place + 1)
+        words = sorted(extra.words)
+        floats: list[float] = []
+        for kind, numbers in extra.shapes:
+            floats += [float(kind), float(len(numbers)), *numbers]
+        word_start = self._words.take(len(words))
+        shape_start = self._shapes.take(len(floats))
+        self._reserve(0, 0, self._extra_rows, self._words.used, self._shapes.used)
+        t = self.table
+        t.word_start[place] = word_start
+        t.word_count[place] = len(words)
+        t.word[word_start : word_start + len(words)] = words
+        t.shape_start[place] = shape_start
+        t.shape_count[place] = len(extra.shapes)
+        t.shape[shape_start : shape_start + len(floats)] = floats
+        t.extra[row] = place
+        if extra.residuals:
+            self.residuals[row] = extra.residuals
+
+    def extend(self, batch: ClauseBatch) -> I4:
+        """Add many clauses at the end; returns their rows."""
+        n = batch.size
+        counts = np.diff(batch.start)
+        if n and int(counts.max(initial=0)) > _MOST_PREDICATES:
+            raise CapacityError(
+                "predicates of one clause", int(counts.max()), _MOST_PREDICATES, "use fewer"
+            )
+        if batch.attr.size:
+            self._widen(int(batch.attr.max()))
+        first = self.rows
+        offset = self._predicates.take_many(batch.attr.size)
+        self._reserve(first + n, self._predicates.used, 0, 0, 0)
+        t = self.table
+        rows = np.arange(first, first + n, dtype=np.int32)
+        t.start[first : first + n] = batch.start[:-1] + offset
+        t.count[first : first + n] = counts
+        t.owner[first : first + n] = batch.owner
+        t.extra[first : first + n] = NO_EXTRA
+        t.attr[offset : offset + batch.attr.size] = batch.attr
+        t.low[offset : offset + batch.attr.size] = batch.low
+        t.high[offset : offset + batch.attr.size] = batch.high
+        self.rows = first + n
+        self._extend_extras(rows, batch)
+        for position, extra in batch.extras.items():
+            self._add_extra(first + position, extra)
+        return rows
+
+    def _extend_extras(self, rows: I4, batch: ClauseBatch) -> None:
+        """Words and circles that came as arrays."""
+        if batch.word_start is None and batch.circle is None:
+            return
+        n = batch.size
+        word_counts = (
+            np.zeros(n, np.int64) if batch.word_start is None else np.diff(batch.word_start)
+        )
+        round_ = np.zeros(n, bool) if batch.circle is None else ~np.isnan(batch.circle[:, 0])
+        having = np.flatnonzero((word_counts > 0) | round_)
+        if int(word_counts.max(initial=0)) > _MOST_PREDICATES:
+            raise CapacityError(
+                "words of one clause", int(word_counts.max()), _MOST_PREDICATES, "use fewer words"
+            )
+        first = self._extra_rows
+        self._extra_rows += having.size
+        total_words = 0 if batch.word is None else batch.word.size
+        word_offset = self._words.take_many(total_words)
+        circles = np.flatnonzero(round_)
+        shape_offset = self._shapes.take_many(5 * circles.size)
+        self._reserve(0, 0, self._extra_rows, self._words.used, self._shapes.used)
+        t = self.table
+        places = slice(first, self._extra_rows)
+        t.extra[rows[having]] = np.arange(first, self._extra_rows, dtype=np.int32)
+        t.word_count[places] = word_counts[having]
+        t.word_start[places] = (
+            0 if batch.word_start is None else batch.word_start[:-1][having] + word_offset
+        )
+        if batch.word is not None:
+            t.word[word_offset : word_offset + total_words] = batch.word
+        t.shape_count[places] = round_[having]
+        order = np.cumsum(round_[having]) - round_[having]
+        t.shape_start[places] = shape_offset + 5 * order
+        if batch.circle is not None and circles.size:
+            block = t.shape[shape_offset : shape_offset + 5 * circles.size].reshape(-1, 5)
+            block[:, 0] = 1.0  # CIRCLE
+            block[:, 1] = 3.0
+            block[:, 2:] = batch.circle[circles]
+
+    # -- removing --------------------------------------------------------------
+
+    def release(self, row: int) -> None:
+        """Free one row. The index must have forgotten it before."""
+        t = self.table
+        self._predicates.give_back(int(t.start[row]), int(t.count[row]))
+        place = int(t.extra[row])
+        if place != NO_EXTRA:
+            self._words.give_back(int(t.word_start[place]), int(t.word_count[place]))
+            at = start = int(t.shape_start[place])
+            for _ in range(int(t.shape_count[place])):
+                at += 2 + int(t.shape[at + 1])
+            self._shapes.give_back(start, at - start)
+            self._free_extras.append(place)
+            self.residuals.pop(row, None)
+        t.owner[row] = -1
+        t.extra[row] = NO_EXTRA
+        t.count[row] = 0
+        self._free_rows.append(row)
+
+    # -- looking ---------------------------------------------------------------
+
+    def live_rows(self) -> I4:
+        """All rows in use."""
+        return np.flatnonzero(self.table.owner[: self.rows] >= 0).astype(np.int32)
+
+    def shapes(self, row: int) -> list[tuple[int, F8]]:
+        """(kind, floats) of the row's exact shapes."""
+        t = self.table
+        place = int(t.extra[row])
+        if place == NO_EXTRA:
+            return []
+        at = int(t.shape_start[place])
+        found = []
+        for _ in range(int(t.shape_count[place])):
+            kind, size = int(t.shape[at]), int(t.shape[at + 1])
+            found.append((kind, t.shape[at + 2 : at + 2 + size]))
+            at += 2 + size
+        return found
+
+    def words(self, row: int) -> I4:
+        """The row's word codes."""
+        t = self.table
+        place = int(t.extra[row])
+        if place == NO_EXTRA:
+            return np.empty(0, np.int32)
+        start = int(t.word_start[place])
+        return t.word[start : start + int(t.word_count[place])]
+
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays, spare room included."""
+        return sum(int(array.nbytes) for array in self.table)
+
+    def check_invariants(self) -> None:
+        """Every live run lies in its heap, no two overlap, intervals are closed and ordered."""
+        t = self.table
+        rows = self.live_rows()
+        assert rows.size == len(self)
+        covered = np.zeros(self._predicates.used, np.int8)
+        for row in rows.tolist():
+            start, stop = int(t.start[row]), int(t.start[row]) + int(t.count[row])
+            covered[start:stop] += 1
+            assert bool((t.low[start:stop] <= t.high[start:stop]).all())
+            attrs = t.attr[start:stop]
+            assert np.unique(attrs).size == attrs.size
+            words = self.words(row)
+            assert bool((np.diff(words) > 0).all())
+        assert int(covered.max(initial=0)) <= 1
+        assert int((covered == 0).sum()) == self._predicates.free_items()

@@ -1,0 +1,164 @@
+"""Encoded events: a batch on its way through, and the store of live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import FOREVER
+from nearcast.index.columns import Spans, grown
+
+__all__ = ["EventBatch", "EventStore", "LiveEvents"]
+
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+
+
+class EventBatch(NamedTuple):
+    """Events as runs of (column, value) and of word codes, n + 1 offsets each.
+
+    Only columns and words that the schema knows appear: nobody can want the others.
+    Columns ascend within an event; so do words.
+    """
+
+    start: I8
+    attr: I4
+    value: F8
+    word_start: I8
+    word: I4
+    columns: int
+    """Columns of the schema: room a dense copy of one event needs."""
+
+    @property
+    def size(self) -> int:
+        """Number of events."""
+        return int(self.start.size) - 1
+
+
+class LiveEvents(NamedTuple):
+    """What kernels see of the event store. Row r's values are start[r] … start[r] + count[r]."""
+
+    start: npt.NDArray[np.int64]
+    count: npt.NDArray[np.uint16]
+    slot: I4
+    """The matcher's number of the event, −1 for a free row."""
+    expires: I8
+    attr: I4
+    value: F8
+    word_start: npt.NDArray[np.int64]
+    word_count: npt.NDArray[np.uint16]
+    word: I4
+
+
+class EventStore:
+    """Live events, one row each, that come and go. Freed rows and runs are used again."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._free_rows: list[int] = []
+        self._values = Spans()
+        self._words = Spans()
+        self.table = LiveEvents(
+            start=np.empty(0, np.int64),
+            count=np.empty(0, np.uint16),
+            slot=np.empty(0, np.int32),
+            expires=np.empty(0, np.int64),
+            attr=np.empty(0, np.int32),
+            value=np.empty(0),
+            word_start=np.empty(0, np.int64),
+            word_count=np.empty(0, np.uint16),
+            word=np.empty(0, np.int32),
+        )
+
+    def __len__(self) -> int:
+        return self.rows - len(self._free_rows)
+
+    def _reserve(self, rows: int) -> None:
+        t = self.table
+        sizes = dict.fromkeys(
+            ("start", "count", "slot", "expires", "word_start", "word_count"), rows
+        )
+        sizes |= dict.fromkeys(("attr", "value"), self._values.used)
+        sizes |= {"word": self._words.used}
+        if any(n > getattr(t, name).size for name, n in sizes.items()):
+            self.table = LiveEvents(**{k: grown(getattr(t, k), n) for k, n in sizes.items()})
+
+    def append(
+        self,
+        slot: int,
+        attr: Sequence[int] | I4,
+        value: Sequence[float] | F8,
+        word: Sequence[int] | I4,
+        expires: int | None,
+    ) -> int:
+        """Add one event (columns and words ascending); returns its row."""
+        n, m = len(attr), len(word)
+        row = self._free_rows.pop() if self._free_rows else self.rows
+        start = self._values.take(n)
+        word_start = self._words.take(m)
+        self._reserve(max(self.rows, row + 1))
+        t = self.table
+        t.start[row] = start
+        t.count[row] = n
+        t.attr[start : start + n] = attr
+        t.value[start : start + n] = value
+        t.word_start[row] = word_start
+        t.word_count[row] = m
+        t.word[word_start : word_start + m] = word
+        t.slot[row] = slot
+        t.expires[row] = FOREVER if expires is None else expires
+        self.rows = max(self.rows, row + 1)
+        return row
+
+    def extend(self, slots: I4, batch: EventBatch, expires: I8) -> I4:
+        """Add a whole batch at the end; returns its rows."""
+        n, first = batch.size, self.rows
+        offset = self._values.take_many(batch.attr.size)
+        word_offset = self._words.take_many(batch.word.size)
+        self._reserve(first + n)
+        t = self.table
+        t.start[first : first + n] = batch.start[:-1] + offset
+        t.count[first : first + n] = np.diff(batch.start)
+        t.attr[offset : offset + batch.attr.size] = batch.attr
+        t.value[offset : offset + batch.value.size] = batch.value
+        t.word_start[first : first + n] = batch.word_start[:-1] + word_offset
+        t.word_count[first : first + n] = np.diff(batch.word_start)
+        t.word[word_offset : word_offset + batch.word.size] = batch.word
+        t.slot[first : first + n] = slots
+        t.expires[first : first + n] = expires
+        self.rows = first + n
+        return np.arange(first, first + n, dtype=np.int32)
+
+    def release(self, row: int) -> None:
+        """Free one row. The index must have forgotten it before."""
+        t = self.table
+        self._values.give_back(int(t.start[row]), int(t.count[row]))
+        self._words.give_back(int(t.word_start[row]), int(t.word_count[row]))
+        t.slot[row] = -1
+        t.count[row] = 0
+        t.word_count[row] = 0
+        self._free_rows.append(row)
+
+    def live_rows(self) -> I4:
+        """All rows in use."""
+        return np.flatnonzero(self.table.slot[: self.rows] >= 0).astype(np.int32)
+
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays, spare room included."""
+        return sum(int(array.nbytes) for array in self.table)
+
+    def check_invariants(self) -> None:
+        """Live runs do not overlap, columns ascend."""
+        t = self.table
+        covered = np.zeros(self._values.used, np.int8)
+        rows = self.live_rows()
+        assert rows.size == len(self)
+        for row in rows.tolist():
+            start, stop = int(t.start[row]), int(t.start[row]) + int(t.count[row])
+            covered[start:stop] += 1
+            assert bool((np.diff(t.attr[start:stop]) > 0).all())
+        assert int(covered.max(initial=0)) <= 1

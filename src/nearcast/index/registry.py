@@ -1,0 +1,93 @@
+"""Every index by name. Factories are imported when first asked for, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from nearcast.errors import CapabilityError, ValidationError
+from nearcast.index.base import Capabilities
+
+__all__ = ["AUTO", "Entry", "entry", "names", "require"]
+
+#: What `index="auto"` stands for.
+AUTO = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One index: where it lives and what it can do."""
+
+    name: str
+    target: str
+    """`module:Class`, called as `Class(clauses, events, **options)`."""
+    summary: str
+    paper: str = ""
+    subscriptions: Capabilities | None = None
+    """What it does in event matching; None if it cannot."""
+    events: Capabilities | None = None
+    """What it does in subscription matching; None if it cannot."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Fixed options of a variant."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether an answer may be wrong."""
+        sides = (self.subscriptions, self.events)
+        return any(side is not None and not side.exact for side in sides)
+
+    def load(self) -> Callable[..., Any]:
+        """The class, imported now."""
+        module, _, attribute = self.target.partition(":")
+        factory: Callable[..., Any] = getattr(import_module(module), attribute)
+        return factory
+
+
+_INTERVALS = Capabilities(intervals=True)
+_INTERVALS_AND_WORDS = Capabilities(intervals=True, words=True)
+
+_ENTRIES = {
+    e.name: e
+    for e in (
+        Entry(
+            name="scan",
+            target="nearcast.index.scan:Scan",
+            summary="brute force over flat arrays, compiled: the yardstick",
+            subscriptions=_INTERVALS_AND_WORDS,
+            events=_INTERVALS_AND_WORDS,
+        ),
+    )
+}
+
+
+def names(*, subscriptions: bool = False, events: bool = False) -> list[str]:
+    """The registered names; only those that can do what is asked for."""
+    return sorted(
+        e.name
+        for e in _ENTRIES.values()
+        if (not subscriptions or e.subscriptions) and (not events or e.events)
+    )
+
+
+def entry(name: str) -> Entry:
+    """The entry of a name; `auto` is the default index."""
+    wanted = AUTO if name == "auto" else name
+    found = _ENTRIES.get(wanted)
+    if found is None:
+        close = get_close_matches(wanted, _ENTRIES, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValidationError("index", name, f"{hint}there are: {', '.join(names())}")
+    return found
+
+
+def require(name: str, *, subscriptions: bool = False, events: bool = False) -> Entry:
+    """The entry of a name, refused if it cannot do what is asked for."""
+    found = entry(name)
+    if subscriptions and found.subscriptions is None:
+        raise CapabilityError(found.name, "event matching", names(subscriptions=True))
+    if events and found.events is None:
+        raise CapabilityError(found.name, "subscription matching", names(events=True))
+    return found

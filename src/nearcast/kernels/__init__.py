@@ -1,0 +1,1 @@
+"""Compiled helpers shared by the indexes and the matcher: flat arrays in, flat arrays out."""

@@ -1,0 +1,84 @@
+"""Checking one clause against one event: the innermost step of every index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import kernel
+
+
+@kernel
+def fill(dense, start, attr, value, at):
+    """Spread event `at` of a batch over a dense array that is NaN elsewhere."""
+    for k in range(start[at], start[at + 1]):
+        dense[attr[k]] = value[k]
+
+
+@kernel
+def clear(dense, start, attr, at):
+    """Undo `fill`."""
+    for k in range(start[at], start[at + 1]):
+        dense[attr[k]] = np.nan
+
+
+@kernel
+def intervals_hold(attr, low, high, start, count, dense):
+    """Whether a dense event satisfies the predicates start … start + count.
+
+    A missing column is NaN, and NaN is in no interval.
+    """
+    for k in range(start, start + count):  # noqa: SIM110 – a generator would not compile
+        v = dense[attr[k]]
+        if not (low[k] <= v <= high[k]):
+            return False
+    return True
+
+
+@kernel
+def contains_sorted(big, b0, b1, small, s0, s1):
+    """Whether the ascending run small[s0:s1] is a subset of the ascending run big[b0:b1]."""
+    i = b0
+    for j in range(s0, s1):
+        wanted = small[j]
+        while i < b1 and big[i] < wanted:
+            i += 1
+        if i == b1 or big[i] != wanted:
+            return False
+        i += 1
+    return True
+
+
+@kernel
+def grow(out, size):
+    """`out`, or a copy of twice the size when `size` has reached its end."""
+    if size < out.size:
+        return out
+    larger = np.empty(max(2 * out.size, 64), out.dtype)
+    larger[:size] = out[:size]
+    return larger
+
+
+@kernel
+def find_value(attr, value, start, stop, column):
+    """The value of a column in an ascending run, NaN if it is not there."""
+    lo, hi = start, stop
+    while hi - lo > 8:
+        mid = (lo + hi) >> 1
+        if attr[mid] <= column:
+            lo = mid
+        else:
+            hi = mid
+    for k in range(lo, hi):
+        if attr[k] == column:
+            return value[k]
+    return np.nan
+
+
+@kernel
+def event_satisfies(clause_attr, low, high, c0, c1, event_attr, value, e0, e1):
+    """Whether the event run e0 … e1 satisfies the predicates c0 … c1 of a clause."""
+    for k in range(c0, c1):
+        v = find_value(event_attr, value, e0, e1, clause_attr[k])
+        if not (low[k] <= v <= high[k]):
+            return False
+    return True
