@@ -17,7 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["cache_directory", "compiled", "kernel", "kernel_sources", "parallel_threads"]
+__all__ = [
+    "cache_directory",
+    "compile_seconds",
+    "compiled",
+    "kernel",
+    "kernel_sources",
+    "parallel_threads",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).parent
@@ -57,6 +64,25 @@ def _numba() -> Any:
     return numba
 
 
+@cache
+def _compile_clock() -> Any:
+    """Numba's own stopwatch, running from the first kernel on."""
+    _numba()
+    from numba.core import event
+
+    clock = event.TimingListener()
+    event.register("numba:compile", clock)
+    return clock
+
+
+def compile_seconds() -> float:
+    """Seconds this process has spent compiling so far; what the cache gave is not counted."""
+    if not _compile_clock.cache_info().currsize:
+        return 0.0
+    clock = _compile_clock()
+    return float(clock.duration) if clock.done else 0.0
+
+
 def kernel(function: F) -> F:
     """Compile `function` on its first call: no Python objects, no GIL, cached on disk.
 
@@ -64,6 +90,7 @@ def kernel(function: F) -> F:
     """
     if not compiled():
         return function
+    _compile_clock()
     jitted: F = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
     return jitted
 
