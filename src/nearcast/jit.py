@@ -2,8 +2,9 @@
 
 `kernel` compiles a function with numba on its first call, caches the machine code on
 disk and releases the GIL while it runs. numba's own cache looks at one file's time
-stamp and misses edits in the files it imports, so the cache directory's name carries a
-hash of every kernel source: edit one, and all of them compile afresh.
+stamp and misses edits in the files it imports, so each module's cache directory is named
+by a hash of its source and of every kernel source it imports: edit one, and all that
+stand on it compile afresh.
 
 `NEARCAST_JIT=0` runs the kernels as plain Python (coverage, debugging).
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = [
     "cache_directory",
@@ -42,25 +44,47 @@ def kernel_sources() -> list[Path]:
 
 @cache
 def cache_directory() -> Path:
-    """Where compiled kernels are kept; its name changes with the kernels' sources."""
-    digest = hashlib.sha256()
-    for source in kernel_sources():
-        digest.update(source.read_bytes())
+    """Where compiled kernels are kept, a folder for each state of their sources."""
     root = os.environ.get("NEARCAST_CACHE")
     if root is None:
         import platformdirs
 
         root = platformdirs.user_cache_dir("nearcast")
-    return Path(root) / "kernels" / digest.hexdigest()[:16]
+    return Path(root) / "kernels"
+
+
+_IMPORT = re.compile(r"^from (nearcast\.[\w.]+) import (\w+)", re.MULTILINE)
+
+
+def _imported_kernels(source: Path) -> set[Path]:
+    """The source and all kernel sources it stands on."""
+    found: set[Path] = set()
+    waiting = [source]
+    known = set(kernel_sources())
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for module, name in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            stem = _PACKAGE.joinpath(*module.split(".")[1:])
+            candidates = (stem.with_suffix(".py"), stem / f"{name}.py")
+            waiting += [c for c in candidates if c in known]
+    return found
+
+
+@cache
+def _module_cache(source: Path) -> Path:
+    digest = hashlib.sha256()
+    for path in sorted(_imported_kernels(source)):
+        digest.update(path.read_bytes())
+    return cache_directory() / digest.hexdigest()[:16]
 
 
 @cache
 def _numba() -> Any:
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
     import numba
 
-    if numba.config.CACHE_DIR == "":  # numba was imported before us
-        numba.config.CACHE_DIR = str(cache_directory())
     return numba
 
 
@@ -89,10 +113,26 @@ def kernel(function: F) -> F:
     Floating point stays exact: no fast-math, so every index rounds like the oracle.
     """
     if not compiled():
-        return function
+        return _interpreted(function)
     _compile_clock()
+    config = _numba().config
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        # Read when the function is decorated, so it may differ from module to module.
+        config.CACHE_DIR = str(_module_cache(Path(function.__code__.co_filename)))
     jitted: F = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
     return jitted
+
+
+def _interpreted(function: F) -> F:
+    """The function as it is, with integers that wrap silently as machine integers do."""
+    import numpy as np
+
+    @wraps(function)
+    def plain(*args: Any) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return function(*args)
+
+    return cast(F, plain)
 
 
 def parallel_threads() -> int:

@@ -1,0 +1,129 @@
+"""A hash table of strings in flat arrays: some 25 bytes a string beside its own bytes.
+
+Slot s holds the bytes blob[start[s] : start[s] + length[s]]; `table` maps a hash to a
+slot by linear probing (−1: empty). Deletion shifts the run back, so there are no
+tombstones and no decay.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import kernel
+
+
+@kernel
+def hash_bytes(data, start, stop):
+    """FNV-1a with a final mix (the mask takes the low bits)."""
+    h = np.uint64(14695981039346656037)
+    for i in range(start, stop):
+        h = (h ^ np.uint64(data[i])) * np.uint64(1099511628211)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(29)
+    return h
+
+
+@kernel
+def _same(blob, start, length, data, d0, d1):
+    if length != d1 - d0:
+        return False
+    for i in range(length):
+        if blob[start + i] != data[d0 + i]:
+            return False
+    return True
+
+
+@kernel
+def find(table, blob, start, length, data, d0, d1):
+    """The slot of the string data[d0:d1], −1 if it is not there."""
+    mask = np.uint64(table.size - 1)
+    at = hash_bytes(data, d0, d1) & mask
+    while table[at] >= 0:
+        slot = table[at]
+        if _same(blob, start[slot], np.int64(length[slot]), data, d0, d1):
+            return np.int64(slot)
+        at = (at + np.uint64(1)) & mask
+    return np.int64(-1)
+
+
+@kernel
+def find_many(table, blob, start, length, offsets, data, count):
+    """The slots of `count` strings, −1 for those not there."""
+    out = np.empty(count, np.int32)
+    for i in range(count):
+        out[i] = find(table, blob, start, length, data, offsets[i], offsets[i + 1])
+    return out
+
+
+@kernel
+def place(table, blob, start, length, slot):
+    """Enter a slot whose bytes stand in the blob already."""
+    mask = np.uint64(table.size - 1)
+    at = hash_bytes(blob, start[slot], start[slot] + np.int64(length[slot])) & mask
+    while table[at] >= 0:
+        at = (at + np.uint64(1)) & mask
+    table[at] = slot
+
+
+@kernel
+def place_many(table, blob, start, length, slots):
+    """Enter many slots whose bytes stand in the blob already."""
+    for slot in slots:
+        place(table, blob, start, length, slot)
+
+
+@kernel
+def insert_many(table, blob, start, length, slots, offsets, data, count, at_byte):
+    """Copy `count` strings behind `at_byte` of the blob and enter them under `slots`.
+
+    Returns `count`, or the number of the first string that is there already; those
+    before it stay entered.
+    """
+    for i in range(count):
+        d0, d1 = offsets[i], offsets[i + 1]
+        if find(table, blob, start, length, data, d0, d1) >= 0:
+            return i
+        slot = slots[i]
+        start[slot] = at_byte
+        length[slot] = d1 - d0
+        for k in range(d1 - d0):
+            blob[at_byte + k] = data[d0 + k]
+        at_byte += d1 - d0
+        place(table, blob, start, length, slot)
+    return count
+
+
+@kernel
+def remove(table, blob, start, length, slot):
+    """Take a slot out; the entries behind it move up to close the gap."""
+    mask = np.uint64(table.size - 1)
+    at = hash_bytes(blob, start[slot], start[slot] + np.int64(length[slot])) & mask
+    while table[at] != slot:
+        at = (at + np.uint64(1)) & mask
+    hole = at
+    step = (at + np.uint64(1)) & mask
+    while table[step] >= 0:
+        s = table[step]
+        home = hash_bytes(blob, start[s], start[s] + np.int64(length[s])) & mask
+        if ((step - home) & mask) >= ((step - hole) & mask):
+            table[hole] = s
+            hole = step
+        step = (step + np.uint64(1)) & mask
+    table[hole] = -1
+
+
+@kernel
+def gather(blob, start, length, slots):
+    """The strings of many slots as (offsets, bytes), Arrow's layout."""
+    offsets = np.empty(slots.size + 1, np.int64)
+    offsets[0] = 0
+    for i in range(slots.size):
+        offsets[i + 1] = offsets[i] + np.int64(length[slots[i]])
+    data = np.empty(offsets[-1], np.uint8)
+    for i in range(slots.size):
+        s = start[slots[i]]
+        o = offsets[i]
+        for k in range(np.int64(length[slots[i]])):
+            data[o + k] = blob[s + k]
+    return offsets, data

@@ -1,0 +1,207 @@
+"""The schema: attribute names, strings and words as integers, with what was learnt of them.
+
+A *column* is an attribute of one type. Codes are given in the order of arrival and never
+change, so a schema can be saved, handed to another process and extended there, and what
+was encoded before stays right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.errors import SchemaError
+
+__all__ = ["X", "Y", "ColumnType", "Schema"]
+
+ColumnType = Literal["number", "string", "bool"]
+
+#: The columns of a point's coordinates, in every schema.
+X, Y = 0, 1
+_PLACE = (("@x", "number"), ("@y", "number"))
+_FORMAT = 1
+
+
+class Schema:
+    """Interning tables and learnt domains; append only.
+
+    >>> schema = Schema()
+    >>> schema.column("price", "number"), schema.column("price", "string")
+    (2, 3)
+    >>> schema.string("Huawei"), schema.string("Huawei")
+    (0, 0)
+    """
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[str, ColumnType]] = []
+        """Name and type of each column, by code."""
+        self.codes: dict[ColumnType, dict[str, int]] = {t: {} for t in get_args(ColumnType)}
+        self.strings: dict[str, int] = {}
+        self.words: dict[str, int] = {}
+        self._string_list: list[str] = []
+        self._word_list: list[str] = []
+        self._low = np.full(16, np.inf)
+        self._high = np.full(16, -np.inf)
+        for name, _ in _PLACE:
+            self.columns.append((name, "number"))
+
+    # -- interning -------------------------------------------------------------
+
+    def column(self, name: str, type_: ColumnType) -> int:
+        """The code of a column, new if need be."""
+        codes = self.codes[type_]
+        code = codes.get(name)
+        if code is None:
+            code = codes[name] = len(self.columns)
+            self.columns.append((name, type_))
+            if code >= self._low.size:
+                self._low = np.concatenate([self._low, np.full(self._low.size, np.inf)])
+                self._high = np.concatenate([self._high, np.full(self._high.size, -np.inf)])
+        return code
+
+    def string(self, text: str) -> int:
+        """The code of a string value, new if need be."""
+        code = self.strings.get(text)
+        if code is None:
+            code = self.strings[text] = len(self._string_list)
+            self._string_list.append(text)
+        return code
+
+    def word(self, text: str) -> int:
+        """The code of a normalised word, new if need be."""
+        code = self.words.get(text)
+        if code is None:
+            code = self.words[text] = len(self._word_list)
+            self._word_list.append(text)
+        return code
+
+    def string_of(self, code: int) -> str:
+        """The string behind a code."""
+        return self._string_list[code]
+
+    def word_of(self, code: int) -> str:
+        """The word behind a code."""
+        return self._word_list[code]
+
+    # -- domains ---------------------------------------------------------------
+
+    def domain(self, column: int) -> tuple[float, float]:
+        """The lowest and highest finite value seen in a column; (inf, −inf) before the first."""
+        return float(self._low[column]), float(self._high[column])
+
+    def domains(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Lows and highs of all columns, as views."""
+        n = len(self.columns)
+        return self._low[:n], self._high[:n]
+
+    def learn(self, column: int, low: float, high: float) -> None:
+        """Widen a column's domain by the finite ones of two values."""
+        for value in (low, high):
+            if math.isfinite(value):
+                if value < self._low[column]:
+                    self._low[column] = value
+                if value > self._high[column]:
+                    self._high[column] = value
+
+    def fraction(self, column: int, low: float, high: float) -> float:
+        """The share of a column's domain that an interval covers: a guess at its selectivity."""
+        if low == high:
+            return 0.5 if self.columns[column][1] == "bool" else 0.01
+        bottom, top = float(self._low[column]), float(self._high[column])
+        if not top > bottom:
+            return 1.0
+        return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
+
+    # -- sharing ---------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value from which `from_json` makes an equal schema."""
+        low, high = self.domains()
+        return {
+            "nearcast_schema": _FORMAT,
+            "columns": [list(column) for column in self.columns[len(_PLACE) :]],
+            "strings": self._string_list,
+            "words": self._word_list,
+            "domains": [
+                [float(a), float(b)] if b >= a else None for a, b in zip(low, high, strict=True)
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schema:
+        """The schema written by `to_json`."""
+        if not isinstance(value, Mapping) or value.get("nearcast_schema") != _FORMAT:
+            raise SchemaError("this is not a schema of nearcast, or of another version")
+        schema = cls()
+        try:
+            for name, type_ in value["columns"]:
+                schema.column(name, type_)
+            for text in value["strings"]:
+                schema.string(text)
+            for text in value["words"]:
+                schema.word(text)
+            for column, domain in enumerate(value["domains"]):
+                if domain is not None:
+                    schema.learn(column, *domain)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise SchemaError(f"the schema is damaged ({error!r}); save it anew") from None
+        return schema
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schema to a file, whole or not at all."""
+        target = Path(path)
+        scratch = target.with_name(f".{target.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(self.to_json(), ensure_ascii=False), encoding="utf-8")
+        scratch.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a schema that `save` wrote."""
+        try:
+            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise SchemaError(f"{path}: cannot be read as a schema ({error})") from None
+
+    def extend(self, other: Schema) -> None:
+        """Take over what `other`, grown from this schema's codes, has learnt since.
+
+        One of the two must begin with the other; otherwise their codes disagree.
+        """
+        _check_prefix("columns", self.columns, other.columns)
+        _check_prefix("strings", self._string_list, other._string_list)
+        _check_prefix("words", self._word_list, other._word_list)
+        for name, type_ in other.columns[len(self.columns) :]:
+            self.column(name, type_)
+        for text in other._string_list[len(self._string_list) :]:
+            self.string(text)
+        for text in other._word_list[len(self._word_list) :]:
+            self.word(text)
+        for column in range(len(other.columns)):
+            self.learn(column, *other.domain(column))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def memory_bytes(self) -> int:
+        """Roughly the bytes of the tables: strings twice referenced, once stored."""
+        texts: Iterable[str] = (*self._string_list, *self._word_list)
+        return sum(170 + len(text) for text in texts) + 250 * len(self.columns)
+
+
+def _check_prefix(what: str, mine: list[Any], theirs: list[Any]) -> None:
+    shared = min(len(mine), len(theirs))
+    if mine[:shared] != theirs[:shared]:
+        at = next(i for i in range(shared) if mine[i] != theirs[i])
+        raise SchemaError(
+            f"the schemas disagree: {what}[{at}] is {mine[at]!r} here and {theirs[at]!r} there; "
+            "extend a schema only by one that was loaded from it"
+        )
