@@ -53,7 +53,7 @@ def cache_directory() -> Path:
     return Path(root) / "kernels"
 
 
-_IMPORT = re.compile(r"^from (nearcast\.[\w.]+) import (\w+)", re.MULTILINE)
+_IMPORT = re.compile(r"^from (nearcast\.[\w.]+) import \(?\s*(\w+)", re.MULTILINE)
 
 
 def _imported_kernels(source: Path) -> set[Path]:
