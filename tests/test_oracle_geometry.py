@@ -1,0 +1,294 @@
+"""The oracle's geometry against shapely and pyproj."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pyproj
+import pytest
+import shapely
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from shapely.affinity import translate
+
+from nearcast.errors import ValidationError
+from nearcast.model.geometry import Box, Circle, Location, Point, Polygon
+from tests import oracle_geometry as geometry
+from tests import strategies
+
+SPHERE = pyproj.Geod(a=6371008.8, b=6371008.8)
+TURNS = (-720, -360, 0, 360, 720)
+longitudes = st.floats(-180, 180)
+latitudes = st.floats(-89.9, 89.9)
+
+
+def to_shapely(place: Location) -> shapely.Geometry:
+    if isinstance(place, Point):
+        return shapely.Point(place.x, place.y)
+    rings = geometry.corners(place)
+    if isinstance(place, Box):
+        if place.xmin == place.xmax and place.ymin == place.ymax:
+            return shapely.Point(place.xmin, place.ymin)
+        if place.xmin == place.xmax or place.ymin == place.ymax:
+            return shapely.LineString([rings[0][0], rings[0][2]])
+    return shapely.Polygon(rings[0], rings[1:])
+
+
+def turned(shape: shapely.Geometry, turn: int) -> shapely.Geometry:
+    return translate(shape, turn)
+
+
+@st.composite
+def ragged(draw: st.DrawFn) -> Polygon:
+    """Any simple polygon over whole numbers, now and then with a hole."""
+    whole = st.tuples(st.integers(-4, 4), st.integers(-4, 4))
+    corners = draw(st.lists(whole, min_size=3, max_size=8, unique=True))
+    hole = draw(st.none() | st.lists(whole, min_size=3, max_size=4, unique=True))
+    try:
+        return Polygon(tuple(corners), () if hole is None else (tuple(hole),))
+    except ValidationError:
+        assume(False)
+        raise
+
+
+plane_places = st.one_of(strategies.locations("planar"), ragged())
+
+
+@settings(max_examples=300)
+@given(plane_places, plane_places)
+def test_relations_on_a_plane_are_those_of_shapely(first, second):
+    one, two = to_shapely(first), to_shapely(second)
+    assert geometry.places_meet(first, second, "planar") == one.intersects(two)
+    assert geometry.place_within(first, second, "planar") == two.covers(one)
+    squared = geometry.distance_squared(geometry.exact(first), geometry.exact(second))
+    assert math.isclose(math.sqrt(squared), one.distance(two), rel_tol=1e-12, abs_tol=1e-12)
+
+
+@settings(max_examples=150)
+@given(strategies.locations("globe"), strategies.locations("globe"))
+def test_relations_on_the_globe_are_those_of_shapely_over_all_turns(first, second):
+    one, two = to_shapely(first), to_shapely(second)
+    meet = any(turned(one, turn).intersects(two) for turn in TURNS)
+    within = any(two.covers(turned(one, turn)) for turn in TURNS)
+    assert geometry.places_meet(first, second, "globe") == meet
+    if not isinstance(second, Box) or second.xmax - second.xmin != 360:
+        assert geometry.place_within(first, second, "globe") == within
+
+
+@given(plane_places, st.floats(-5, 5), st.floats(-5, 5))
+def test_points_in_places_with_any_coordinates(place, x, y):
+    assert geometry.places_meet(Point(x, y), place, "planar") == to_shapely(place).intersects(
+        shapely.Point(x, y)
+    )
+
+
+@given(ragged())
+def test_an_inner_point_is_strictly_inside(polygon):
+    for ring in geometry.exact(polygon):
+        x, y = geometry.inner_point(ring)
+        assert shapely.Polygon(ring).contains(shapely.Point(float(x), float(y)))
+
+
+@given(ragged())
+def test_the_centroid_is_that_of_shapely(polygon):
+    centre = to_shapely(polygon).centroid
+    assert geometry.centroid(polygon) == pytest.approx((centre.x, centre.y), abs=1e-9)
+
+
+def test_the_centroid_of_a_box_is_its_middle_even_across_the_antimeridian():
+    assert geometry.centroid(Box(170, -10, -160, 30)) == (185, 10)
+    assert geometry.centroid(Box(1, 2, 1, 4)) == (1, 3)
+    assert geometry.centroid(Point(7, 8)) == (7, 8)
+
+
+@given(longitudes, latitudes, longitudes, latitudes)
+def test_haversine_is_the_great_circle_of_pyproj(lon1, lat1, lon2, lat2):
+    expected = SPHERE.inv(lon1, lat1, lon2, lat2)[2]
+    # Near the antipode the haversine formula loses half of its digits.
+    close = 1e-6 if expected < 20_000_000 else 1.0
+    assert geometry.haversine(lon1, lat1, lon2, lat2) == pytest.approx(expected, abs=close)
+
+
+def test_haversine_by_hand():
+    quarter = math.pi / 2 * geometry.EARTH_RADIUS_M
+    assert geometry.haversine(0, 0, 90, 0) == pytest.approx(quarter)
+    assert geometry.haversine(13, 90, -50, 0) == pytest.approx(quarter)
+    assert geometry.haversine(0, -90, 77, 90) == pytest.approx(2 * quarter)
+    assert geometry.haversine(179.5, 0, -179.5, 0) == pytest.approx(quarter / 90)
+    assert geometry.haversine(5, 5, 5, 5) == 0
+
+
+@given(longitudes, latitudes, longitudes, latitudes)
+def test_the_projection_is_that_of_pyproj(lon0, lat0, lon, lat):
+    assume(geometry.haversine(lon0, lat0, lon, lat) < 19_900_000)
+    projection = pyproj.Proj(proj="aeqd", R=6371008.8, lon_0=lon0, lat_0=lat0)
+    found = geometry.azimuthal_equidistant(lon0, lat0)(lon, lat)
+    assert found == pytest.approx(projection(lon, lat), abs=1e-3)
+
+
+@given(longitudes, latitudes, longitudes, latitudes)
+def test_the_projection_keeps_distances_from_its_centre(lon0, lat0, lon, lat):
+    x, y = geometry.azimuthal_equidistant(lon0, lat0)(lon, lat)
+    assert math.hypot(x, y) == pytest.approx(geometry.haversine(lon0, lat0, lon, lat))
+
+
+def test_the_centre_of_a_projection_is_its_origin():
+    assert geometry.azimuthal_equidistant(12.5, 41.9)(12.5, 41.9) == (0, 0)
+
+
+@settings(max_examples=100)
+@given(strategies.circles("globe"), strategies.locations("globe"))
+def test_circles_meet_what_lies_near_in_the_projection(circle, place):
+    projection = pyproj.Proj(proj="aeqd", R=6371008.8, lon_0=circle.x, lat_0=circle.y)
+    shape = shapely.transform(
+        to_shapely(place), lambda xy: list(zip(*projection(xy[:, 0], xy[:, 1]), strict=True))
+    )
+    apart = shape.distance(shapely.Point(0, 0))
+    assume(abs(apart - circle.radius_m) > 0.01)
+    assume(shape.is_valid)
+    assert geometry.place_in_region(place, circle, "globe") == (apart <= circle.radius_m)
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(strategies.boxes("globe"), strategies.polygons("globe")),
+    strategies.locations("globe"),
+    strategies.radii("globe"),
+)
+def test_the_distance_of_shapes_is_taken_in_the_projection_of_the_first(first, second, limit):
+    lon, lat = geometry.centroid(first)
+    projection = pyproj.Proj(proj="aeqd", R=6371008.8, lon_0=lon, lat_0=lat)
+    one, two = (
+        shapely.transform(
+            to_shapely(place), lambda xy: list(zip(*projection(xy[:, 0], xy[:, 1]), strict=True))
+        )
+        for place in (first, second)
+    )
+    assume(one.is_valid)
+    assume(two.is_valid)
+    apart = one.distance(two)
+    assume(abs(apart - limit) > 0.01)
+    assert geometry.places_near(first, second, limit, "globe") == (apart <= limit)
+
+
+@given(strategies.circles("planar"), plane_places)
+def test_circles_on_a_plane_are_closed(circle, place):
+    apart = to_shapely(place).distance(shapely.Point(circle.x, circle.y))
+    assume(apart == circle.radius_m or abs(apart - circle.radius_m) > 1e-9)
+    assert geometry.place_in_region(place, circle, "planar") == (apart <= circle.radius_m)
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+def polygon(*corners, hole=None):
+    return Polygon(corners, () if hole is None else (hole,))
+
+
+FRAME = polygon((0, 0), (9, 0), (9, 9), (0, 9), hole=((3, 3), (6, 3), (6, 6), (3, 6)))
+
+
+@pytest.mark.parametrize(
+    ("place", "meets", "within"),
+    [
+        (Point(4, 4), False, False),
+        (Point(3, 4), True, True),
+        (Point(0, 0), True, True),
+        (Point(9, 4), True, True),
+        (Point(9.0001, 4), False, False),
+        (Box(4, 4, 5, 5), False, False),
+        (Box(4, 4, 6, 5), True, False),
+        (Box(3, 3, 6, 6), True, False),
+        (Box(6, 0, 9, 9), True, True),
+        (Box(1, 1, 8, 8), True, False),
+        (Box(1, 1, 8, 1), True, True),
+        (Box(1, 4, 8, 4), True, False),
+        (Box(9, 9, 12, 12), True, False),
+        (Box(-5, -5, 20, 20), True, False),
+        (FRAME, True, True),
+        (polygon((0, 0), (9, 0), (9, 9), (0, 9)), True, False),
+    ],
+)
+def test_a_polygon_with_a_hole(place, meets, within):
+    assert geometry.places_meet(place, FRAME, "planar") is meets
+    assert geometry.places_meet(FRAME, place, "planar") is meets
+    assert geometry.place_within(place, FRAME, "planar") is within
+
+
+def test_the_border_is_exact_to_the_last_bit():
+    triangle = polygon((0, 0), (3, 0), (3, 1))
+    on = Fraction(0.3) / 3
+    y = float(on)
+    assert geometry.places_meet(Point(0.3, y), triangle, "planar") == (Fraction(y) <= on)
+    assert not geometry.places_meet(Point(0.3, math.nextafter(y, 1)), triangle, "planar")
+    assert geometry.places_meet(Point(0.3, math.nextafter(y, 0)), triangle, "planar")
+
+
+@pytest.mark.parametrize(
+    ("lon", "region", "expected"),
+    [
+        (180, Box(170, -1, 180, 1), True),
+        (-180, Box(170, -1, 180, 1), True),
+        (180, Box(-180, -1, -170, 1), True),
+        (175, Box(170, -1, -170, 1), True),
+        (-175, Box(170, -1, -170, 1), True),
+        (0, Box(170, -1, -170, 1), False),
+        (-170, Box(170, -1, -170, 1), True),
+        (math.nextafter(-170, 0), Box(170, -1, -170, 1), False),
+        (math.nextafter(-180, 0), Box(170, -1, 180, 1), False),
+        (-175, polygon((170, -1), (190, -1), (190, 1), (170, 1)), True),
+        (175, polygon((-190, -1), (-170, -1), (-170, 1), (-190, 1)), True),
+        (1, polygon((-360, -1), (-358, -1), (-358, 1), (-360, 1)), True),
+        (-1, polygon((358, -1), (360, -1), (360, 1), (358, 1)), True),
+        (179, Circle(-179, 0, 223_000), True),
+        (179, Circle(-179, 0, 222_000), False),
+    ],
+)
+def test_the_antimeridian(lon, region, expected):
+    assert geometry.place_in_region(Point(lon, 0), region, "globe") is expected
+
+
+def test_shapes_two_turns_apart_are_the_same():
+    west = polygon((-360, 0), (-358, 0), (-358, 2), (-360, 2))
+    east = polygon((359, 0), (360, 0), (360, 2), (359, 2))
+    assert geometry.places_meet(west, east, "globe")
+    assert not geometry.places_meet(west, east, "planar")
+
+
+def test_a_box_all_the_way_round_has_no_seam():
+    world = Box(-180, -90, 180, 90)
+    assert geometry.place_within(Box(170, 0, -170, 1), world, "globe")
+    assert geometry.place_within(polygon((170, 0), (190, 0), (190, 1)), world, "globe")
+    assert not geometry.place_within(Box(170, 0, -170, 1), Box(-180, -90, 180, 0.5), "globe")
+
+
+@pytest.mark.parametrize("pole", [-90, 90])
+def test_a_circle_at_a_pole_reaches_every_meridian(pole):
+    near, far = math.copysign(89.1, pole), math.copysign(88.9, pole)
+    for lon in (-180, -91, 0, 17, 180):
+        circle = Circle(33, pole, 111_195)
+        assert geometry.place_in_region(Point(lon, near), circle, "globe")
+        assert not geometry.place_in_region(Point(lon, far), circle, "globe")
+
+
+def test_a_circle_of_no_radius_is_a_point():
+    assert geometry.place_in_region(Point(12.5, 41.9), Circle(12.5, 41.9, 0), "globe")
+    assert not geometry.place_in_region(Point(12.5, 41.90001), Circle(12.5, 41.9, 0), "globe")
+    assert geometry.place_in_region(Box(1, 1, 2, 2), Circle(2, 2, 0), "planar")
+
+
+def test_an_extended_place_meets_a_circle_by_its_nearest_edge():
+    one_degree = geometry.haversine(0, 0, 1, 0)
+    box = Box(1, -1, 2, 1)
+    assert geometry.place_in_region(box, Circle(0, 0, one_degree + 20), "globe")
+    assert not geometry.place_in_region(box, Circle(0, 0, one_degree - 20), "globe")
+    assert geometry.place_in_region(Box(3, 3, 4, 4), Circle(0, 3, 3), "planar")
+    assert not geometry.place_in_region(Box(3, 3, 4, 4), Circle(0, 3, 2.9), "planar")
+
+
+def test_a_circle_in_a_hole_does_not_meet_the_polygon():
+    assert not geometry.place_in_region(FRAME, Circle(4.5, 4.5, 1.4), "planar")
+    assert geometry.place_in_region(FRAME, Circle(4.5, 4.5, 1.5), "planar")
+    assert not geometry.place_in_region(FRAME, Circle(4.5, 4.5, 150_000), "globe")
+    assert geometry.place_in_region(FRAME, Circle(4.5, 4.5, 170_000), "globe")
