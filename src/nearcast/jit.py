@@ -25,6 +25,7 @@ __all__ = [
     "compiled",
     "kernel",
     "kernel_sources",
+    "module_cache",
     "parallel_threads",
 ]
 
@@ -74,7 +75,8 @@ def _imported_kernels(source: Path) -> set[Path]:
 
 
 @cache
-def _module_cache(source: Path) -> Path:
+def module_cache(source: Path) -> Path:
+    """Where the kernels of this source are kept, in its present state."""
     digest = hashlib.sha256()
     for path in sorted(_imported_kernels(source)):
         digest.update(path.read_bytes())
@@ -118,7 +120,7 @@ def kernel(function: F) -> F:
     config = _numba().config
     if "NUMBA_CACHE_DIR" not in os.environ:
         # Read when the function is decorated, so it may differ from module to module.
-        config.CACHE_DIR = str(_module_cache(Path(function.__code__.co_filename)))
+        config.CACHE_DIR = str(module_cache(Path(function.__code__.co_filename)))
     jitted: F = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
     return jitted
 
