@@ -93,9 +93,7 @@ def _numba() -> Any:
 @cache
 def _compile_clock() -> Any:
     """Numba's own stopwatch, running from the first kernel on."""
-    _numba()
-    from numba.core import event
-
+    event = _numba().core.event
     clock = event.TimingListener()
     event.register("numba:compile", clock)
     return clock
