@@ -309,7 +309,10 @@ class TestPlotsAndReport:
         assert first.columns[-2:] == ("missed", "false")
         assert first.rows[1][-2:] == ("25.00%", "0.00%")
         assert claims.rows == (("speed", "700 events/s", "at least 500", "met"),)
-        assert tables.rich_table(first).row_count == 2
+        assert tables.rich_table(first, 80).row_count == 2
+        assert tables.narrowed(first, 500) == first
+        assert "compile" not in tables.narrowed(first, 80).columns
+        assert {"contender", "median", "missed"} <= set(tables.narrowed(first, 10).columns)
 
     @pytest.mark.parametrize(
         ("seconds", "text"),

@@ -47,17 +47,31 @@ class Figure:
 
 
 def series(figure: Figure, measurements: Iterable[Measurement]) -> dict[str, Dots]:
-    """What a figure shows: per contender (x, median, first quartile, third quartile), by x."""
+    """What a figure shows: per line (x, median, first quartile, third quartile), by x.
+
+    A line is a contender, together with every other parameter that varies.
+    """
+    shown = [
+        measurement
+        for measurement in measurements
+        if measurement.operation == figure.operation
+        and (figure.x is None or figure.x in measurement.parameters)
+    ]
+    varying = _varying(figure, shown)
     lines: dict[str, Dots] = {}
-    for measurement in measurements:
-        if measurement.operation != figure.operation:
-            continue
-        if figure.x is not None and figure.x not in measurement.parameters:
-            continue
-        at = measurement.contender if figure.x is None else measurement.parameters[figure.x]
+    for measurement in shown:
+        others = [str(measurement.parameters.get(name, "")) for name in varying]
+        label = ", ".join([measurement.contender, *others])
+        at = label if figure.x is None else measurement.parameters[figure.x]
         dot = (at, *_values(figure.metric, measurement))
-        lines.setdefault(measurement.contender, []).append(dot)
-    return {name: sorted(dots, key=lambda dot: dot[0]) for name, dots in lines.items()}
+        lines.setdefault(label, []).append(dot)
+    return {label: sorted(dots, key=lambda dot: dot[0]) for label, dots in lines.items()}
+
+
+def _varying(figure: Figure, measurements: Sequence[Measurement]) -> list[str]:
+    """The parameters beside x that have more than one value."""
+    names = dict.fromkeys(name for m in measurements for name in m.parameters if name != figure.x)
+    return [name for name in names if len({m.parameters.get(name) for m in measurements}) > 1]
 
 
 def _values(metric: Metric, measurement: Measurement) -> tuple[float, float, float]:

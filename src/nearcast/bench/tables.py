@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 
 from nearcast.bench.results import Claim, Measurement, Record
 
-__all__ = ["Grid", "bytes_text", "claim_grid", "grids", "rich_table", "time_text"]
+__all__ = ["Grid", "bytes_text", "claim_grid", "grids", "narrowed", "rich_table", "time_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,37 @@ def claim_grid(claims: Iterable[Claim]) -> Grid:
     return Grid("targets", ("what", "measured", "target", "verdict"), tuple(rows))
 
 
-def rich_table(grid: Grid) -> RichTable:
-    """A grid for the terminal: text to the left, numbers to the right."""
-    table = RichTable(title=grid.title, title_justify="left", header_style="bold")
-    for at, column in enumerate(grid.columns):
-        numeric = all(row[at][:1].isdigit() or not row[at] for row in grid.rows)
+#: Columns that a narrow terminal goes without, the first ones first; the report has them all.
+_SPARE = ("compile", "build", "quartiles", "bytes")
+
+
+def narrowed(grid: Grid, width: int) -> Grid:
+    """The grid without as many of its spare columns as it takes to fit the width."""
+    for spare in _SPARE:
+        if _width(grid) <= width:
+            break
+        kept = [at for at, column in enumerate(grid.columns) if column != spare]
+        grid = Grid(
+            grid.title,
+            tuple(grid.columns[at] for at in kept),
+            tuple(tuple(row[at] for at in kept) for row in grid.rows),
+        )
+    return grid
+
+
+def _width(grid: Grid) -> int:
+    cells = [max(map(len, column)) for column in zip(grid.columns, *grid.rows, strict=True)]
+    return sum(cells) + 3 * len(cells) + 1
+
+
+def rich_table(grid: Grid, width: int) -> RichTable:
+    """A grid for a terminal of this width: text to the left, numbers to the right."""
+    shown = narrowed(grid, width)
+    table = RichTable(title=shown.title, title_justify="left", header_style="bold")
+    for at, column in enumerate(shown.columns):
+        numeric = all(row[at][:1].isdigit() or not row[at] for row in shown.rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in grid.rows:
+    for row in shown.rows:
         table.add_row(*row)
     return table
 

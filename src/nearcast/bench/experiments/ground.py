@@ -1,0 +1,335 @@
+"""`ground`: what everything else stands on.
+
+How fast subscriptions come in (Arrow with ready intervals, CQL2 text), how many bytes each
+takes, how fast `scan` is, how long `import nearcast` takes and what it drags in, and how
+long the first match takes with an empty and with a filled compile cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.bench.experiments.base import Experiment, Plan, Setting
+from nearcast.bench.plots import Figure
+from nearcast.bench.results import Claim, Measurement
+from nearcast.bench.trial import Contender, Scalar, Task, Timed, Trial
+from nearcast.bench.truth import sure_events, true_matches
+from nearcast.datasets import Workload, workload
+from nearcast.errors import BenchError
+from nearcast.index import registry
+from nearcast.matcher import Matcher
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point, Space
+
+__all__ = ["EXPERIMENT"]
+
+ADD_ARROW = "add from Arrow"
+ADD_TEXT = "add from CQL2 text"
+ONE_EVENT = "match one event at a time"
+BATCH = "match a batch of events"
+IMPORT = "import nearcast"
+FIRST_MATCH = "first match"
+
+_PAIR = ["event_id", "subscription_id"]
+_HEAVY = ("numba", "pyarrow", "shapely", "matplotlib", "pandas", "pyspark")
+
+
+def _trials(plan: Plan) -> Iterator[Trial]:
+    for name in plan.texts("workloads"):
+        source = workload(name, seed=plan.seed, k=10)
+        for rows in plan.numbers("subscriptions"):
+            yield from _bulk(plan, source, rows)
+        yield _texts(plan, source)
+    yield _importing()
+    for index in plan.texts("compile"):
+        yield _compiling(index)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Subscriptions, events to time, and events that some subscription is sure to want."""
+
+    space: Space
+    subscriptions: pa.Table
+    events: pa.Table
+    sure: pa.Table
+
+    @classmethod
+    def draw(cls, plan: Plan, source: Workload, rows: int) -> _Case:
+        subscriptions = source.subscription_table(rows).combine_chunks()
+        events = source.event_table(plan.number("events")).combine_chunks()
+        sure = sure_events(subscriptions, events, plan.seed)
+        return cls(source.space, subscriptions, events, sure)
+
+    @cached_property
+    def truth(self) -> pa.Table:
+        """Who wants the timed events and the sure ones."""
+        return true_matches(self.subscriptions, pa.concat_tables([self.events, self.sure]))
+
+    def filled(self, index: str, threads: int | None = None) -> Matcher:
+        """A matcher with all subscriptions."""
+        matcher = Matcher(index=index, space=self.space, threads=threads)
+        matcher.add_subscriptions(self.subscriptions)
+        return matcher
+
+
+def _bulk(plan: Plan, source: Workload, rows: int) -> Iterator[Trial]:
+    """Adding and matching, with the same subscriptions and the same truth."""
+    case = _Case.draw(plan, source, rows)
+    point: dict[str, Scalar] = {"workload": source.name, "subscriptions": rows}
+    yield Trial(
+        ADD_ARROW,
+        _contenders(plan, partial(_add, case, case.subscriptions)),
+        lambda: case.truth,
+        point,
+        rows,
+        "subscription",
+    )
+    work = case.events.num_rows
+    one, many = (_contenders(plan, partial(how, case)) for how in (_one_by_one, _all_at_once))
+    yield Trial(ONE_EVENT, one, lambda: case.truth, point, work, "event")
+    single = _contenders(plan, partial(_all_at_once, case, threads=1), ", one core")
+    yield Trial(BATCH, many + single, lambda: case.truth, point, work, "event")
+
+
+def _contenders(
+    plan: Plan, opened: Callable[[str], Task], suffix: str = ""
+) -> tuple[Contender, ...]:
+    """Every index of the plan; approximate ones are marked as such."""
+    return tuple(
+        Contender(index + suffix, partial(opened, index), registry.entry(index).approximate)
+        for index in plan.texts("indexes")
+    )
+
+
+def _texts(plan: Plan, source: Workload) -> Trial:
+    case = _Case.draw(plan, source, plan.number("texts"))
+    rows = case.subscriptions.num_rows
+    return Trial(
+        ADD_TEXT,
+        _contenders(plan, partial(_add, case, _as_text(case.subscriptions))),
+        lambda: case.truth,
+        {"workload": source.name, "subscriptions": rows},
+        rows,
+        "subscription",
+    )
+
+
+def _add(case: _Case, subscriptions: pa.Table, index: str) -> Task:
+    """Fill a fresh matcher in every repetition; the last one is asked and weighed."""
+    held = [Matcher(index=index, space=case.space)]
+
+    def before() -> None:
+        held[0] = Matcher(index=index, space=case.space)
+
+    def run() -> Matcher:
+        held[0].add_subscriptions(subscriptions)
+        return held[0]
+
+    def answer(matcher: Matcher) -> pa.Table:
+        return matcher.match_events(pa.concat_tables([case.events, case.sure]))
+
+    def memory() -> dict[str, int]:
+        return held[0].memory()
+
+    return Task(run, before=before, answer=answer, memory=memory)
+
+
+def _one_by_one(case: _Case, index: str) -> Task:
+    """The call from Python counts: each event is an object, and its ids come as a list."""
+    matcher = case.filled(index)
+    objects = [_event(row) for row in case.events.to_pylist()]
+
+    def run() -> list[list[str]]:
+        return [matcher.match_event(event) for event in objects]
+
+    def answer(found: list[list[str]]) -> pa.Table:
+        events = [event.id for event, ids in zip(objects, found, strict=True) for _ in ids]
+        ids = list(chain.from_iterable(found))
+        timed = pa.table([pa.array(events, pa.string()), pa.array(ids, pa.string())], _PAIR)
+        return pa.concat_tables([timed, matcher.match_events(case.sure)])
+
+    return Task(run, answer=answer, memory=matcher.memory)
+
+
+def _event(row: dict[str, Any]) -> Event:
+    known = {name: value for name, value in row["attributes"].items() if value is not None}
+    place = Point(row["lon"], row["lat"]) if "lon" in row else None
+    return Event(id=row["id"], attributes=known, location=place)
+
+
+def _all_at_once(case: _Case, index: str, threads: int | None = None) -> Task:
+    matcher = case.filled(index, threads)
+
+    def answer(found: pa.Table) -> pa.Table:
+        return pa.concat_tables([found, matcher.match_events(case.sure)])
+
+    return Task(lambda: matcher.match_events(case.events), answer=answer, memory=matcher.memory)
+
+
+def _as_text(subscriptions: pa.Table) -> pa.Table:
+    """The same subscriptions with their intervals as CQL2; floats are written exactly."""
+    where = [
+        " AND ".join(f"{i['attribute']} BETWEEN {i['low']!r} AND {i['high']!r}" for i in intervals)
+        for intervals in subscriptions["intervals"].to_pylist()
+    ]
+    kept = subscriptions.drop_columns(["intervals"])
+    return kept.append_column("where", pa.array(where, pa.string()))
+
+
+_IMPORT_SCRIPT = f"""
+import json, sys, time
+started = time.perf_counter()
+import nearcast
+elapsed = time.perf_counter() - started
+print(json.dumps([elapsed, [name for name in {_HEAVY!r} if name in sys.modules]]))
+"""
+
+_FIRST_MATCH_SCRIPT = """
+import json, sys, time
+started = time.perf_counter()
+from nearcast.bench.rehearsal import rehearse
+rehearse(sys.argv[1])
+print(json.dumps([time.perf_counter() - started, "rehearsed"]))
+"""
+
+
+def _child(script: str, *arguments: str, **environment: str) -> Timed:
+    """Run a script in a new interpreter; it prints the seconds it took and its answer."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchError(f"a child process failed:\n{done.stderr.strip()}")
+    seconds, value = json.loads(done.stdout)
+    return Timed(seconds, value)
+
+
+def _importing() -> Trial:
+    """The truth is that nothing heavy is loaded: an import that drags it in is refused."""
+    contender = Contender("import nearcast", lambda: Task(lambda: _child(_IMPORT_SCRIPT)))
+    return Trial(IMPORT, (contender,), list)
+
+
+def _compiling(index: str) -> Trial:
+    return Trial(
+        FIRST_MATCH,
+        (
+            Contender("cold cache", partial(_first_match, index, True)),
+            Contender("warm cache", partial(_first_match, index, False)),
+        ),
+        lambda: "rehearsed",
+        {"index": index},
+        repetitions=3,
+    )
+
+
+def _first_match(index: str, cold: bool) -> Task:
+    folder = Path(tempfile.mkdtemp(prefix="nearcast-bench-"))
+
+    def before() -> None:
+        if cold:
+            shutil.rmtree(folder)
+            folder.mkdir()
+
+    return Task(
+        lambda: _child(_FIRST_MATCH_SCRIPT, index, NEARCAST_CACHE=str(folder)),
+        before=before,
+        close=lambda: shutil.rmtree(folder, ignore_errors=True),
+    )
+
+
+def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
+    """The numbers with a target, at the largest size that was measured."""
+    claims: list[Claim] = []
+    for (operation, contender, where), found in _largest(measurements).items():
+        of = " ".join(part for part in (contender, where) if part)
+        rows = int(found.parameters.get("subscriptions", 0))
+        if operation == ADD_ARROW:
+            claims.append(Claim(f"{operation}, {of}", found.rate, "subscriptions/s", 500_000))
+            claims += _memory_claims(found, of, rows)
+        elif operation == ADD_TEXT:
+            claims.append(Claim(f"{operation}, {of}", found.rate, "subscriptions/s"))
+        elif operation in (ONE_EVENT, BATCH):
+            claims.append(Claim(f"{operation}, {of}, {rows:,}", found.rate, "events/s"))
+        elif operation == IMPORT:
+            claims.append(Claim(operation, found.spread.median, "s", 0.5, "at most"))
+        else:
+            claims.append(Claim(f"{operation}, {of}", found.spread.median, "s"))
+    return claims
+
+
+def _memory_claims(found: Measurement, of: str, rows: int) -> list[Claim]:
+    clause = found.memory["clauses"] / rows
+    whole = clause + (found.memory["ids"] + found.memory["regions"]) / rows
+    return [
+        Claim(f"the clause of a subscription, {of}", clause, "bytes", 200, "at most"),
+        Claim(f"the same with ids and region, {of}", whole, "bytes", 280, "at most"),
+    ]
+
+
+def _largest(
+    measurements: Sequence[Measurement],
+) -> dict[tuple[str, str, str], Measurement]:
+    """Of each operation, contender and workload (or index), the largest."""
+    found: dict[tuple[str, str, str], Measurement] = {}
+    for m in measurements:
+        where = str(m.parameters.get("workload", m.parameters.get("index", "")))
+        key = (m.operation, m.contender, where)
+        if key not in found or found[key].work <= m.work:
+            found[key] = m
+    return found
+
+
+EXPERIMENT = Experiment(
+    name="ground",
+    summary="adding, bytes per subscription, scan, import and compile time",
+    settings=(
+        Setting("subscriptions", (100_000, 1_000_000), (500, 1000), "how many, from Arrow"),
+        Setting("texts", (20_000,), (100,), "how many, from CQL2 text"),
+        Setting("events", (50,), (10,), "how many to match"),
+        Setting("workloads", ("di", "mo"), ("di", "mo"), "of 10 predicates; mo has regions"),
+        Setting("indexes", ("scan",), ("scan",), "who adds and matches"),
+        Setting("compile", ("scan",), (), "whose first match is timed, cold and warm"),
+    ),
+    trials=_trials,
+    claims=_claims,
+    figures=(
+        Figure(
+            "add",
+            "Adding subscriptions of 10 predicates from Arrow",
+            ADD_ARROW,
+            "rate",
+            x="subscriptions",
+            x_label="subscriptions",
+        ),
+        Figure(
+            "match",
+            "Matching one event at a time",
+            ONE_EVENT,
+            "rate",
+            x="subscriptions",
+            x_label="subscriptions",
+        ),
+        Figure(
+            "first-match", "First match, empty and filled compile cache", FIRST_MATCH, "seconds"
+        ),
+    ),
+)
