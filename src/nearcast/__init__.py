@@ -1,1 +1,57 @@
-"""nearcast tells the right people about the right things, near them, in time."""
+"""nearcast tells the right people about the right things, near them, in time.
+
+Subscriptions say what somebody wants to hear of and where; events say what happens. The
+`Matcher` finds the pairs::
+
+    from nearcast import Circle, Event, Matcher, Point, Subscription
+
+    matcher = Matcher()
+    matcher.add_subscriptions([
+        Subscription(id="s1", subscriber="ann", where="price < 3300", keywords={"sale"},
+                     region=Circle(121.4419, 36.1628, radius_m=1000)),
+    ])
+    matcher.match_event(Event(id="e1", attributes={"price": 3200}, keywords={"sale"},
+                              location=Point(121.44, 36.16)))        # ['s1']
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nearcast.errors import NearcastError
+from nearcast.model.events import Event
+from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
+from nearcast.model.subscriptions import Subscription
+
+if TYPE_CHECKING:
+    from nearcast.matcher import Matcher
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Around",
+    "Box",
+    "Circle",
+    "Event",
+    "Matcher",
+    "NearcastError",
+    "Point",
+    "Polygon",
+    "Subscription",
+    "__version__",
+]
+
+# What needs the compiler or Arrow is imported when first used: `import nearcast` is quick.
+_LAZY = {"Matcher": "nearcast.matcher"}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'nearcast' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

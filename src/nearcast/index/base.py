@@ -63,6 +63,8 @@ class Capabilities:
     """Rows can be added and removed after the first build."""
     exact: bool = True
     """Misses nothing and reports nothing wrong, for what it declares."""
+    threads: bool = False
+    """Several threads may match at once (no scratch space is shared between calls)."""
 
     def words_for_people(self) -> str:
         """The declared capabilities in a few words."""

@@ -47,7 +47,6 @@ class Entry:
 
 
 _INTERVALS = Capabilities(intervals=True)
-_INTERVALS_AND_WORDS = Capabilities(intervals=True, words=True)
 
 _ENTRIES = {
     e.name: e
@@ -56,8 +55,8 @@ _ENTRIES = {
             name="scan",
             target="nearcast.index.scan:Scan",
             summary="brute force over flat arrays, compiled: the yardstick",
-            subscriptions=_INTERVALS_AND_WORDS,
-            events=_INTERVALS_AND_WORDS,
+            subscriptions=Capabilities(words=True, threads=True),
+            events=Capabilities(words=True, threads=True),
         ),
     )
 }

@@ -44,14 +44,6 @@ def haversine_m(lon1, lat1, lon2, lat2):
 
 
 @kernel
-def distance(x1, y1, x2, y2, globe):
-    """Metres on the globe, Euclidean units on a plane."""
-    if globe:
-        return haversine_m(x1, y1, x2, y2)
-    return math.sqrt((x2 - x1) * (x2 - x1) + (y2 - y1) * (y2 - y1))
-
-
-@kernel
 def _two_product(a, b):
     """a · b as an exact sum of two floats."""
     p = a * b
@@ -65,39 +57,78 @@ def _two_product(a, b):
 
 
 @kernel
-def _orient_exact(ax, ay, bx, by, cx, cy):
-    """The sign of the orientation as an exact sum of six products (twelve floats)."""
-    expansion = np.zeros(13)
-    size = 0
-    for k in range(6):
-        if k == 0:
-            high, low = _two_product(ax, by)
-        elif k == 1:
-            high, low = _two_product(-ax, cy)
-        elif k == 2:
-            high, low = _two_product(-cx, by)
-        elif k == 3:
-            high, low = _two_product(-ay, bx)
-        elif k == 4:
-            high, low = _two_product(ay, cx)
-        else:
-            high, low = _two_product(cy, bx)
-        for part in (low, high):  # grow the expansion by one float, exactly
-            q = part
-            for i in range(size):
-                e = expansion[i]
-                s = q + e
-                bb = s - q
-                expansion[i] = (q - (s - bb)) + (e - bb)
-                q = s
-            expansion[size] = q
-            size += 1
-    for i in range(size - 1, -1, -1):
+def _add_product(terms, n, a, b):
+    """Append the two floats of a · b to `terms`."""
+    high, low = _two_product(a, b)
+    terms[n] = low
+    terms[n + 1] = high
+    return n + 2
+
+
+@kernel
+def _sign_of_sum(terms, n):
+    """The sign of the exact sum of n floats, by growing a non-overlapping expansion."""
+    expansion = np.zeros(n)
+    for size in range(n):
+        q = terms[size]
+        for i in range(size):
+            e = expansion[i]
+            s = q + e
+            bb = s - q
+            expansion[i] = (q - (s - bb)) + (e - bb)
+            q = s
+        expansion[size] = q
+    for i in range(n - 1, -1, -1):
         if expansion[i] > 0.0:
             return 1
         if expansion[i] < 0.0:
             return -1
     return 0
+
+
+@kernel
+def _orient_exact(ax, ay, bx, by, cx, cy):
+    """The sign of the orientation as an exact sum of six products."""
+    terms = np.empty(12)
+    n = _add_product(terms, 0, ax, by)
+    n = _add_product(terms, n, -ax, cy)
+    n = _add_product(terms, n, -cx, by)
+    n = _add_product(terms, n, -ay, bx)
+    n = _add_product(terms, n, ay, cx)
+    n = _add_product(terms, n, cy, bx)
+    return _sign_of_sum(terms, n)
+
+
+@kernel
+def _within_exact(x1, y1, x2, y2, radius):
+    """Whether the Euclidean distance is at most the radius, in exact arithmetic."""
+    terms = np.empty(14)
+    n = 0
+    for k in range(2):
+        a, b = (x2, x1) if k == 0 else (y2, y1)
+        d = a - b  # with its rounding error e: a − b = d + e exactly
+        bb = a - d
+        e = (a - (d + bb)) + (bb - b)
+        n = _add_product(terms, n, d, d)
+        n = _add_product(terms, n, 2.0 * d, e)
+        n = _add_product(terms, n, e, e)
+    n = _add_product(terms, n, -radius, radius)
+    return _sign_of_sum(terms, n) <= 0
+
+
+@kernel
+def within(x1, y1, x2, y2, radius, globe):
+    """Whether two points are at most `radius` apart; exact on a plane."""
+    if globe:
+        return haversine_m(x1, y1, x2, y2) <= radius
+    square = (x2 - x1) * (x2 - x1) + (y2 - y1) * (y2 - y1)
+    limit = radius * radius
+    slack = 1e-15 * (square + limit)
+    if square > limit + slack:
+        return False
+    if square < limit - slack:
+        return True
+    return _within_exact(x1, y1, x2, y2, radius)
 
 
 @kernel
@@ -429,7 +460,7 @@ def _projected_distance(a, b):
 def point_in_shape(kind, f, off, x, y, globe):
     """Whether the point (x, y) lies in the shape at `off`."""
     if kind == CIRCLE:
-        return distance(f[off], f[off + 1], x, y, globe) <= f[off + 2]
+        return within(f[off], f[off + 1], x, y, f[off + 2], globe)
     turns = 1 if globe else 0
     for k in range(-turns, turns + 1):
         px = x + 360.0 * k
@@ -487,3 +518,37 @@ def shapes_distance(kind, f, off, other_kind, g, other_off, globe):
         a = project(a, lon0, lat0)
         b = project(b, lon0, lat0)
     return _projected_distance(a, b)
+
+
+@kernel
+def square_bounds(x, y, radius):
+    """The square round a circle on a plane, a little larger than rounding can reach."""
+    reach = radius + 1e-12 * (radius + abs(x) + abs(y))
+    return x - reach, y - reach, x + reach, y + reach
+
+
+@kernel
+def cap_bounds(lon, lat, radius_m):
+    """Longitudes and latitudes of a cap of the globe; all longitudes where it holds a pole."""
+    angle = radius_m / EARTH_RADIUS_M
+    slack = 1e-9 + 1e-12 * abs(lon)
+    reach = math.degrees(angle) * (1 + 1e-12) + slack
+    south, north = lat - reach, lat + reach
+    if south <= -90.0 or north >= 90.0 or angle >= math.pi / 2:
+        return -180.0, max(south, -90.0), 180.0, min(north, 90.0)
+    ratio = math.sin(angle) / math.cos(math.radians(lat))
+    if ratio >= 1.0:
+        return -180.0, south, 180.0, north
+    width = math.degrees(math.asin(ratio)) * (1 + 1e-9) + slack
+    return lon - width, south, lon + width, north
+
+
+@kernel
+def bounds_many(circles, globe):
+    """The boxes of many circles, one row each."""
+    out = np.empty((len(circles), 4))
+    for i in range(len(circles)):
+        x, y, radius = circles[i, 0], circles[i, 1], circles[i, 2]
+        box = cap_bounds(x, y, radius) if globe else square_bounds(x, y, radius)
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = box
+    return out

@@ -124,6 +124,10 @@ class IdTable:
         )
         return large if data.size > 2**31 - 1 else large.cast(pa.string())
 
+    def free_slots(self) -> list[int]:
+        """Slots below `slots` that hold nothing now."""
+        return list(self._free)
+
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
         arrays = (self._table, self._blob, self._start, self._length)

@@ -1,0 +1,152 @@
+"""Columns of a table into rows: what turns Arrow into clauses and events, at memory speed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import kernel
+
+
+@kernel
+def learn(attr, low, high, bottom, top):
+    """Widen the domains bottom … top of columns by the finite ends of intervals."""
+    for k in range(attr.size):
+        column = attr[k]
+        if np.isfinite(low[k]):
+            bottom[column] = min(bottom[column], low[k])
+            top[column] = max(top[column], low[k])
+        if np.isfinite(high[k]):
+            bottom[column] = min(bottom[column], high[k])
+            top[column] = max(top[column], high[k])
+
+
+@kernel
+def share(low, high, bottom, top):
+    """The share of a domain that an interval covers; see `Schema.fraction`."""
+    if low == high:
+        return 0.01
+    if not top > bottom:
+        return 1.0
+    return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
+
+
+@kernel
+def arrange(offsets, attr, low, high, box, bottom, top):
+    """Clauses from runs of intervals: the box in front, the rest by selectivity.
+
+    Intervals on one column are intersected; a run with an empty one yields no clause.
+    Returns (clause → row, offsets, attr, low, high).
+    """
+    n = offsets.size - 1
+    total = attr.size + 2 * n
+    rows = np.empty(n, np.int32)
+    start = np.empty(n + 1, np.int64)
+    out_attr = np.empty(total, np.int32)
+    out_low = np.empty(total)
+    out_high = np.empty(total)
+    longest = 1
+    for i in range(n):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    key = np.empty(longest)
+    clauses = 0
+    at = 0
+    start[0] = 0
+    for i in range(n):
+        base = at
+        if not np.isnan(box[i, 0]):
+            for axis in range(2):
+                out_attr[at] = axis
+                out_low[at] = box[i, axis]
+                out_high[at] = box[i, axis + 2]
+                at += 1
+        first = at
+        empty = False
+        for k in range(offsets[i], offsets[i + 1]):
+            column, a, b = attr[k], low[k], high[k]
+            merged = False
+            for q in range(first, at):
+                if out_attr[q] == column:
+                    out_low[q] = max(out_low[q], a)
+                    out_high[q] = min(out_high[q], b)
+                    empty = empty or out_low[q] > out_high[q]
+                    merged = True
+            if merged:
+                continue
+            empty = empty or not (a <= b)
+            s = share(a, b, bottom[column], top[column])
+            q = at
+            while q > first and key[q - first - 1] > s:  # insertion sort: runs are short
+                key[q - first] = key[q - first - 1]
+                out_attr[q] = out_attr[q - 1]
+                out_low[q] = out_low[q - 1]
+                out_high[q] = out_high[q - 1]
+                q -= 1
+            key[q - first] = s
+            out_attr[q] = column
+            out_low[q] = a
+            out_high[q] = b
+            at += 1
+        if empty:
+            at = base
+        else:
+            rows[clauses] = i
+            clauses += 1
+            start[clauses] = at
+    return rows[:clauses], start[: clauses + 1], out_attr[:at], out_low[:at], out_high[:at]
+
+
+@kernel
+def sort_words(offsets, code):
+    """Word codes ascending and once in each run: (offsets, codes)."""
+    n = offsets.size - 1
+    start = np.empty(n + 1, np.int64)
+    out = np.empty(code.size, np.int32)
+    start[0] = 0
+    at = 0
+    for i in range(n):
+        run = code[offsets[i] : offsets[i + 1]].copy()
+        run.sort()
+        for k in range(run.size):
+            if run[k] >= 0 and (k == 0 or run[k] != run[k - 1]):
+                out[at] = run[k]
+                at += 1
+        start[i + 1] = at
+    return start, out[:at]
+
+
+@kernel
+def pick_runs(offsets, value, rows):
+    """The runs of some rows, one after another: (offsets, values)."""
+    start = np.empty(rows.size + 1, np.int64)
+    start[0] = 0
+    for i in range(rows.size):
+        start[i + 1] = start[i] + offsets[rows[i] + 1] - offsets[rows[i]]
+    out = np.empty(start[-1], value.dtype)
+    for i in range(rows.size):
+        o = offsets[rows[i]]
+        for k in range(start[i + 1] - start[i]):
+            out[start[i] + k] = value[o + k]
+    return start, out
+
+
+@kernel
+def rows_of_columns(columns, value):
+    """Runs of (column, value) from a matrix with a row a column, NaN where it is missing."""
+    n = value.shape[1]
+    start = np.zeros(n + 1, np.int64)
+    for c in range(columns.size):
+        for i in range(n):
+            if not np.isnan(value[c, i]):
+                start[i + 1] += 1
+    for i in range(n):
+        start[i + 1] += start[i]
+    fill = start[:-1].copy()
+    attr = np.empty(start[-1], np.int32)
+    out = np.empty(start[-1])
+    for c in range(columns.size):
+        for i in range(n):
+            if not np.isnan(value[c, i]):
+                attr[fill[i]] = columns[c]
+                out[fill[i]] = value[c, i]
+                fill[i] += 1
+    return start, attr, out

@@ -1,0 +1,567 @@
+"""Whole Arrow tables into rows of integers and floats.
+
+Rows that a column-wise pass can decide take it: ready intervals, words, boxes, circles
+away from the poles and the antimeridian. All others, and every row that looks wrong, go
+through the same objects as single ones, so errors and semantics are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import FOREVER, NEVER
+from nearcast.errors import BatchError, NearcastError, ValidationError
+from nearcast.index.clauses import ClauseBatch, Extra
+from nearcast.index.events import EventBatch
+from nearcast.kernels import arrange
+from nearcast.matcher.encode import (
+    EncodedClause,
+    EncodedEvent,
+    batch_of,
+    encode_event,
+    encode_subscription,
+)
+from nearcast.matcher.places import cap_bounds_many, square_bounds_many
+from nearcast.model.events import Event
+from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.schema import Schema
+from nearcast.model.subscriptions import Subscription
+from nearcast.model.words import normalise_word
+
+__all__ = [
+    "EventDraft",
+    "SubscriptionDraft",
+    "encode_events",
+    "encode_subscriptions",
+    "is_arrow",
+]
+
+F8: TypeAlias = npt.NDArray[np.float64]
+I4: TypeAlias = npt.NDArray[np.int32]
+I8: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_NO_WORD = -2
+_MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
+
+
+def is_arrow(value: object) -> bool:
+    """Whether this is an Arrow table or record batch (without importing pyarrow to ask)."""
+    return type(value).__module__.startswith("pyarrow") and hasattr(value, "schema")
+
+
+# --- subscriptions ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDraft:
+    """A table of subscriptions, encoded; `clauses.owner` is the table's row."""
+
+    id_offsets: I8
+    id_data: npt.NDArray[np.uint8]
+    expires: I8
+    clauses: ClauseBatch
+
+    def bytes_needed(self) -> int:
+        """Bytes this will take in the stores."""
+        predicates = int(self.clauses.attr.size)
+        words = 0 if self.clauses.word is None else int(self.clauses.word.size)
+        return 60 * self.clauses.size + 18 * predicates + 4 * words + int(self.id_data.size)
+
+
+def encode_subscriptions(
+    table: Any, schema: Schema, space: Space, at: Point | None
+) -> SubscriptionDraft:
+    """A table of subscriptions in the schema's codes; BatchError for the first bad row."""
+    from nearcast.model.codec import check_subscription_columns
+
+    table = check_subscription_columns(table).combine_chunks()
+    by_hand, boxes, circles = _place_columns(table, space)
+    for name in ("where", "geometry"):
+        if name in table.column_names:
+            by_hand |= _valid(table, name)
+    intervals = _intervals(table, schema)
+    words = _words(table, schema, intern=True)
+    by_hand |= intervals.bad | _bad_ids(table)
+    hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
+
+    easy = np.flatnonzero(~by_hand).astype(np.int32)
+    offsets, attr, low, high = intervals.of_rows(easy)
+    bottom, top = schema.domains()
+    arrange.learn(attr, low, high, bottom, top)
+    _learn_boxes(schema, boxes[easy])
+    rows, start, attr, low, high = arrange.arrange(
+        offsets, attr, low, high, boxes[easy], bottom, top
+    )
+    rows = easy[rows]
+    word_start, word = (None, None) if words is None else arrange.pick_runs(*words, rows)
+    batch = ClauseBatch(
+        rows, start, attr, low, high, {}, word_start, word,
+        None if circles is None else circles[rows],
+    )  # fmt: skip
+    id_offsets, id_data = string_bytes(_column(table, "id"))
+    return SubscriptionDraft(
+        id_offsets, id_data, _times(table, "expires", FOREVER), _with_rows(batch, hand_made)
+    )
+
+
+def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> ClauseBatch:
+    """The batch with some clauses behind that were encoded one at a time."""
+    if not rows:
+        return batch
+    clauses = [clause for _, clause in rows]
+    extras: dict[int, Extra] = {}
+    for k, clause in enumerate(clauses):
+        if clause.extra is not None:
+            extras[batch.size + k] = clause.extra
+    counts = np.cumsum([len(c.attr) for c in clauses])
+    more = np.zeros(len(rows), np.int64)
+    word_start, circle = batch.word_start, batch.circle
+    return ClauseBatch(
+        owner=np.concatenate([batch.owner, np.array([r for r, _ in rows], np.int32)]),
+        start=np.concatenate([batch.start, batch.start[-1] + counts]),
+        attr=np.concatenate([batch.attr, np.array([a for c in clauses for a in c.attr], np.int32)]),
+        low=np.concatenate([batch.low, np.array([v for c in clauses for v in c.low], float)]),
+        high=np.concatenate([batch.high, np.array([v for c in clauses for v in c.high], float)]),
+        extras=extras,
+        word_start=None if word_start is None else np.concatenate([word_start, word_start[-1] + more]),
+        word=batch.word,
+        circle=None if circle is None else np.concatenate([circle, np.full((len(rows), 3), np.nan)]),
+    )
+
+
+def _encode_by_hand(
+    table: Any, rows: npt.NDArray[np.intp], schema: Schema, space: Space, at: Point | None
+) -> list[tuple[int, EncodedClause]]:
+    """(row, clause) of the rows that are made into objects first."""
+    from nearcast.model.codec import subscriptions_from_arrow
+
+    if not rows.size:
+        return []
+    try:
+        made: list[Subscription] = subscriptions_from_arrow(table.take(rows))
+    except BatchError as error:
+        raise BatchError(int(rows[error.row]), error.cause) from error
+    found = []
+    for row, subscription in zip(rows.tolist(), made, strict=True):
+        try:
+            clauses = encode_subscription(subscription, schema, space, at)
+        except NearcastError as error:
+            raise BatchError(row, error) from error
+        found += [(row, clause) for clause in clauses]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Intervals:
+    """The `intervals` column in codes; `bad` marks rows with something wrong in them."""
+
+    offsets: I8
+    attr: I4
+    low: F8
+    high: F8
+    bad: Flags
+
+    def of_rows(self, rows: I4) -> tuple[I8, I4, F8, F8]:
+        """The runs of some rows."""
+        if rows.size == self.offsets.size - 1:
+            return self.offsets, self.attr, self.low, self.high
+        offsets, attr = arrange.pick_runs(self.offsets, self.attr, rows)
+        _, low = arrange.pick_runs(self.offsets, self.low, rows)
+        _, high = arrange.pick_runs(self.offsets, self.high, rows)
+        return offsets, attr, low, high
+
+
+def _intervals(table: Any, schema: Schema) -> _Intervals:
+    n = table.num_rows
+    if "intervals" not in table.column_names or _column(table, "intervals").null_count == n:
+        return _Intervals(
+            np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0),
+            np.zeros(n, bool),
+        )  # fmt: skip
+    offsets, items = list_runs(_column(table, "intervals"))
+    names = items.field("attribute")
+    codes, uniques = _dictionary(names)
+    low, high = _doubles(items.field("low")), _doubles(items.field("high"))
+    wrong = (codes < 0) | np.isnan(low) | np.isnan(high)
+    known = np.array(
+        [schema.column(name, "number") if name else -1 for name in uniques], np.int32
+    )
+    attr = known[codes] if known.size else np.zeros(codes.size, np.int32)
+    wrong |= attr < 0
+    bad = np.zeros(n, bool)
+    if wrong.any():
+        bad[np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1] = True
+    return _Intervals(offsets, attr, low, high, bad)
+
+
+def _place_columns(table: Any, space: Space) -> tuple[Flags, F8, F8 | None]:
+    """(rows to make by hand, boxes with NaN for none, circles if there are any)."""
+    n = table.num_rows
+    by_hand = np.zeros(n, bool)
+    boxes = np.full((n, 4), np.nan)
+    corners = [name for name in ("xmin", "ymin", "xmax", "ymax") if name in table.column_names]
+    round_ = [name for name in ("lon", "lat", "radius_m") if name in table.column_names]
+    has_box = _any_valid(table, corners)
+    has_circle = _any_valid(table, round_)
+    by_hand |= has_box & has_circle
+    if has_box.any():
+        given = np.stack([_numbers(table, name) for name in ("xmin", "ymin", "xmax", "ymax")], 1)
+        boxes[has_box] = given[has_box]
+        fine = np.isfinite(given).all(axis=1)
+        fine &= (given[:, 0] <= given[:, 2]) & (given[:, 1] <= given[:, 3])
+        if space == "globe":
+            fine &= (given[:, 0] >= -180) & (given[:, 2] < 180)
+            fine &= (given[:, 1] >= -90) & (given[:, 3] <= 90)
+        by_hand |= has_box & ~fine
+    if not has_circle.any():
+        return by_hand, boxes, None
+    circles = np.full((n, 3), np.nan)
+    given = np.stack([_numbers(table, name) for name in ("lon", "lat", "radius_m")], 1)
+    fine = np.isfinite(given).all(axis=1) & (given[:, 2] >= 0)
+    if space == "globe":
+        fine &= (abs(given[:, 0]) <= 180) & (abs(given[:, 1]) <= 90)
+    safe = np.where(fine[:, None], given, 0.0)
+    bounds = cap_bounds_many(safe) if space == "globe" else square_bounds_many(safe)
+    if space == "globe":  # poles and the antimeridian are done with care, one at a time
+        fine &= (bounds[:, 0] > -180) & (bounds[:, 2] < 180)
+    by_hand |= has_circle & ~fine
+    easy = has_circle & fine & ~by_hand
+    boxes[easy] = bounds[easy]
+    circles[easy] = given[easy]
+    return by_hand, boxes, circles
+
+
+def _learn_boxes(schema: Schema, boxes: F8) -> None:
+    if boxes.size and not np.isnan(boxes[:, 0]).all():
+        low = np.nanmin(boxes, axis=0)
+        high = np.nanmax(boxes, axis=0)
+        for axis in range(2):
+            schema.learn(axis, float(low[axis]), float(high[axis + 2]))
+
+
+# --- events -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EventDraft:
+    """Events, encoded."""
+
+    ids: Any
+    """Arrow string array."""
+    batch: EventBatch
+    ends: I8
+    """The event's own `end`, `NEVER` for none."""
+    expires: I8
+    view: Sequence[Event]
+    """The events as objects, made when asked for."""
+    extended: list[tuple[int, Event, EncodedEvent]] = field(default_factory=list)
+    """Those whose location is not a point."""
+
+    @property
+    def size(self) -> int:
+        """Number of events."""
+        return self.batch.size
+
+    def id_bytes(self) -> tuple[I8, npt.NDArray[np.uint8]]:
+        """The ids in Arrow's layout."""
+        return string_bytes(self.ids)
+
+    def bytes_needed(self) -> int:
+        """Bytes these will take in the stores."""
+        return 80 * self.size + 12 * int(self.batch.attr.size) + 4 * int(self.batch.word.size)
+
+
+def encode_events(events: Any, schema: Schema, space: Space, *, intern: bool) -> EventDraft:
+    """Events or a table of them in the schema's codes; BatchError for the first bad one."""
+    if is_arrow(events):
+        return _encode_event_table(events, schema, space, intern)
+    return _encode_event_list(
+        [events] if isinstance(events, Event) else list(events), schema, space, intern
+    )
+
+
+def _encode_event_list(
+    events: list[Event], schema: Schema, space: Space, intern: bool
+) -> EventDraft:
+    import pyarrow as pa
+
+    encoded = []
+    extended = []
+    for i, event in enumerate(events):
+        try:
+            if not isinstance(event, Event):
+                raise ValidationError("event", event, "give an Event")
+            encoded.append(encode_event(event, schema, space, intern=intern))
+        except NearcastError as error:
+            raise BatchError(i, error) from error
+        if isinstance(event.location, Box | Polygon):
+            extended.append((i, event, encoded[-1]))
+    return EventDraft(
+        ids=pa.array([event.id for event in events], pa.string()),
+        batch=batch_of(encoded, len(schema.columns)),
+        ends=np.array([NEVER if e.end is None else e.end for e in events], np.int64),
+        expires=np.array([FOREVER if e.expires is None else e.expires for e in events], np.int64),
+        view=events,
+        extended=extended,
+    )
+
+
+def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) -> EventDraft:
+    from nearcast.model.codec import check_event_columns, events_from_arrow
+
+    table = check_event_columns(table).combine_chunks()
+    if _needs_objects(table, space):
+        return _encode_event_list(events_from_arrow(table), schema, space, intern)
+    columns, values = _attribute_columns(table, schema, intern)
+    if _any_valid(table, ["lon"]).any():
+        x = _numbers(table, "lon")
+        if space == "globe":
+            x = np.where(x == 180.0, -180.0, x)
+        columns = [0, 1, *columns]
+        values = [x, _numbers(table, "lat"), *values]
+    order = np.argsort(columns, kind="stable")
+    start, attr, value = _runs(
+        np.array(columns, np.int32)[order], [values[k] for k in order], table.num_rows
+    )
+    words = _words(table, schema, intern=intern)
+    if words is None:
+        words = np.zeros(table.num_rows + 1, np.int64), np.empty(0, np.int32)
+    if intern:
+        arrange.learn(attr, value, value, *schema.domains())
+    return EventDraft(
+        ids=_column(table, "id"),
+        batch=EventBatch(start, attr, value, *words, len(schema.columns)),
+        ends=_times(table, "end", NEVER),
+        expires=_times(table, "expires", FOREVER),
+        view=_TableView(table),
+    )
+
+
+def _needs_objects(table: Any, space: Space) -> bool:
+    """Whether some row has what only objects can carry, or looks wrong."""
+    for name in ("geometry", "attributes_json"):
+        if name in table.column_names and _valid(table, name).any():
+            return True
+    if _bad_ids(table).any():
+        return True
+    start, end, expires = (_times(table, name, NEVER) for name in ("start", "end", "expires"))
+    if ((end < start) & (end != NEVER)).any() or ((expires < start) & (expires != NEVER)).any():
+        return True
+    here = [name for name in ("lon", "lat") if name in table.column_names]
+    located = _any_valid(table, here)
+    if not located.any():
+        return False
+    x, y = _numbers(table, "lon")[located], _numbers(table, "lat")[located]
+    fine = np.isfinite(x) & np.isfinite(y)
+    if space == "globe":
+        fine &= (abs(x) <= 180) & (abs(y) <= 90)
+    return not bool(fine.all())
+
+
+def _attribute_columns(table: Any, schema: Schema, intern: bool) -> tuple[list[int], list[F8]]:
+    """Column codes and values (NaN where missing) of the `attributes` struct."""
+    import pyarrow as pa
+
+    if "attributes" not in table.column_names:
+        return [], []
+    struct = _column(table, "attributes")
+    codes: list[int] = []
+    values: list[F8] = []
+    for child, kind in zip(struct.flatten(), struct.type, strict=True):
+        if pa.types.is_boolean(kind.type):
+            type_, numbers = "bool", child
+        elif pa.types.is_floating(kind.type) or pa.types.is_integer(kind.type):
+            type_, numbers = "number", child
+        else:
+            type_, numbers = "string", child
+        known = schema.codes[type_].get(kind.name)  # type: ignore[index]
+        if known is None:
+            if not intern or child.null_count == len(child):
+                continue
+            known = schema.column(kind.name, type_)  # type: ignore[arg-type]
+        codes.append(known)
+        values.append(
+            _string_codes(numbers, schema, intern) if type_ == "string" else _doubles(numbers)
+        )
+    return codes, values
+
+
+def _string_codes(array: Any, schema: Schema, intern: bool) -> F8:
+    codes, uniques = _dictionary(array)
+    look = schema.string if intern else lambda text: schema.strings.get(text, -1)
+    known = np.array([look(text) for text in uniques], np.float64)
+    if not known.size:
+        return np.full(codes.size, np.nan)
+    return np.where(codes < 0, np.nan, known[codes])
+
+
+def _runs(columns: I4, values: list[F8], n: int) -> tuple[I8, I4, F8]:
+    """Runs of (column, value) by row, in pieces that fit in memory."""
+    step = max(1, _MATRIX // max(1, len(values)))
+    parts = []
+    for first in range(0, n, step):
+        block = [value[first : first + step] for value in values]
+        matrix = np.array(block) if block else np.empty((0, min(step, n - first)))
+        parts.append(arrange.rows_of_columns(columns, matrix))
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)
+    counts = np.concatenate([np.diff(p[0]) for p in parts])
+    start = np.concatenate([[0], np.cumsum(counts)])
+    return start, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts])
+
+
+class _TableView(Sequence[Event]):
+    """The rows of a table as events, each made when first asked for."""
+
+    def __init__(self, table: Any, first: int = 0, made: dict[int, Event] | None = None) -> None:
+        self._table = table
+        self._first = first
+        self._made: dict[int, Event] = {} if made is None else made
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows) - self._first
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Event]: ...
+    def __getitem__(self, at: int | slice) -> Event | Sequence[Event]:
+        from nearcast.model.codec import events_from_arrow
+
+        if isinstance(at, slice):
+            return _TableView(self._table, self._first + (at.start or 0), self._made)
+        row = self._first + at
+        event = self._made.get(row)
+        if event is None:
+            event = self._made[row] = events_from_arrow(self._table.slice(row, 1))[0]
+        return event
+
+
+# --- columns ------------------------------------------------------------------
+
+
+def _column(table: Any, name: str) -> Any:
+    """A column as one array."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # no chunks at all, or too many bytes for one
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def _valid(table: Any, name: str) -> Flags:
+    flags: Flags = _column(table, name).is_valid().to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _any_valid(table: Any, names: Iterable[str]) -> Flags:
+    flags = np.zeros(table.num_rows, bool)
+    for name in names:
+        if name in table.column_names:
+            flags |= _valid(table, name)
+    return flags
+
+
+def _bad_ids(table: Any) -> Flags:
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.binary_length(_column(table, "id")), 0)
+    empty: Flags = lengths.to_numpy(zero_copy_only=False) == 0
+    return empty
+
+
+def _doubles(array: Any) -> F8:
+    """Numbers as float64, NaN for null."""
+    import pyarrow as pa
+
+    numbers: F8 = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _numbers(table: Any, name: str) -> F8:
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    return _doubles(_column(table, name))
+
+
+def _times(table: Any, name: str, missing: int) -> I8:
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        return np.full(table.num_rows, missing, np.int64)
+    micros = _column(table, name).cast(pa.int64()).fill_null(missing)
+    times: I8 = micros.to_numpy(zero_copy_only=False)
+    return times
+
+
+def _dictionary(array: Any) -> tuple[I8, list[Any]]:
+    """(code of each item, −1 for null; the distinct values)."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    indices = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return indices, array.dictionary.to_pylist()
+
+
+def list_runs(array: Any) -> tuple[I8, Any]:
+    """(offsets, items) of a list array; a null list is an empty run."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
+    offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
+    return offsets.astype(np.int64), array.flatten()
+
+
+def string_bytes(array: Any) -> tuple[I8, npt.NDArray[np.uint8]]:
+    """(offsets, bytes) of a string array without nulls."""
+    import pyarrow as pa
+
+    wide = array.cast(pa.large_string())
+    _, offsets, data = wide.buffers()
+    if offsets is None or not len(wide):
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    starts = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    empty = data is None or data.size == 0
+    return starts, np.empty(0, np.uint8) if empty else np.frombuffer(data, np.uint8)
+
+
+def _words(table: Any, schema: Schema, *, intern: bool) -> tuple[I8, I4] | None:
+    """Word codes by row, ascending; unknown words are left out unless interned."""
+    if "keywords" not in table.column_names:
+        return None
+    column = _column(table, "keywords")
+    if column.null_count == len(column):
+        return None
+    offsets, items = list_runs(column)
+    codes, uniques = _dictionary(items)
+    known = np.array([_word_code(text, schema, intern) for text in uniques], np.int32)
+    words = known[codes] if known.size else codes.astype(np.int32)
+    wrong = np.flatnonzero((codes < 0) | (words == _NO_WORD))
+    if wrong.size:
+        row = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
+        try:
+            normalise_word(items[int(wrong[0])].as_py())
+        except NearcastError as error:
+            raise BatchError(row, error) from error
+    runs: tuple[I8, I4] = arrange.sort_words(offsets, words)
+    return runs
+
+
+def _word_code(text: str, schema: Schema, intern: bool) -> int:
+    try:
+        word = normalise_word(text)
+    except NearcastError:
+        return _NO_WORD
+    return schema.word(word) if intern else schema.words.get(word, -1)

@@ -1,0 +1,220 @@
+"""From subscriptions and events, one object at a time, to rows of integers and floats.
+
+`bulk` does the same for whole Arrow tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nearcast.errors import ValidationError
+from nearcast.index.clauses import Extra
+from nearcast.index.events import EventBatch
+from nearcast.matcher.places import index_boxes, shape_floats
+from nearcast.model.events import Event
+from nearcast.model.geometry import (
+    Around,
+    Box,
+    Circle,
+    Location,
+    Point,
+    Polygon,
+    Space,
+    check_space,
+)
+from nearcast.model.predicates import Clause, SpatialResidual
+from nearcast.model.schema import Schema, X, Y
+from nearcast.model.subscriptions import Subscription
+
+__all__ = [
+    "EncodedClause",
+    "EncodedEvent",
+    "batch_of",
+    "encode_event",
+    "encode_subscription",
+    "fixed_region",
+    "place_of",
+]
+
+
+class EncodedClause(NamedTuple):
+    """One clause row: predicates in the order in which they should be tested."""
+
+    attr: list[int]
+    low: list[float]
+    high: list[float]
+    extra: Extra | None
+
+
+class EncodedEvent(NamedTuple):
+    """One event: columns ascending with their values, word codes ascending."""
+
+    attr: list[int]
+    value: list[float]
+    word: list[int]
+
+
+def fixed_region(
+    subscription: Subscription, at: Point | None, space: Space
+) -> Circle | Box | Polygon | None:
+    """The region as it stands on the map; `Around` needs to be told where."""
+    region = subscription.region
+    if isinstance(region, Around):
+        if at is None:
+            raise ValidationError(
+                "region", region, "Around follows a subscriber: say where with at=Point(…)"
+            )
+        region = Circle(at.x, at.y, region.radius_m)
+    if region is not None:
+        check_space(region, space, "region")
+    return region
+
+
+def encode_subscription(
+    subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
+) -> list[EncodedClause]:
+    """The rows of a subscription: one a clause, two where its region crosses the antimeridian."""
+    region = fixed_region(subscription, at, space)
+    regions = () if region is None else (region,)
+    rows: list[EncodedClause] = []
+    for clause in subscription.filter.clauses:
+        _check_clause(clause, space)
+        rows += _encode_clause(clause, subscription.keywords, regions, schema, space)
+    return rows
+
+
+def _check_clause(clause: Clause, space: Space) -> None:
+    for region in clause.regions:
+        check_space(region, space, "where")
+    for residual in clause.residuals:
+        if isinstance(residual, SpatialResidual):
+            shapes = residual.shape if isinstance(residual.shape, tuple) else (residual.shape,)
+            for shape in shapes:
+                check_space(shape, space, "where")
+
+
+def _encode_clause(
+    clause: Clause,
+    keywords: frozenset[str],
+    regions: Sequence[Circle | Box | Polygon],
+    schema: Schema,
+    space: Space,
+) -> list[EncodedClause]:
+    predicates = []
+    for interval in clause.intervals:
+        column = schema.column(interval.attribute, "number")
+        schema.learn(column, interval.low, interval.high)
+        share = schema.fraction(column, interval.low, interval.high)
+        predicates.append((share, column, interval.low, interval.high))
+    for equal in clause.equals:
+        if isinstance(equal.value, bool):
+            column, code = schema.column(equal.attribute, "bool"), float(equal.value)
+        else:
+            column = schema.column(equal.attribute, "string")
+            code = float(schema.string(equal.value))
+        predicates.append((schema.fraction(column, code, code), column, code, code))
+    predicates.sort()
+    attr = [p[1] for p in predicates]
+    low = [p[2] for p in predicates]
+    high = [p[3] for p in predicates]
+
+    words = keywords | clause.words if clause.words else keywords
+    codes = [schema.word(word) for word in words]
+    every = (*regions, *clause.regions)
+    shapes = () if len(every) == 1 and isinstance(every[0], Box) else every
+    extra = None
+    if codes or shapes or clause.residuals:
+        extra = Extra(codes, [shape_floats(shape) for shape in shapes], clause.residuals)
+    if not every:
+        return [EncodedClause(attr, low, high, extra)]
+    boxes = min((index_boxes(r, space) for r in every), key=_area)
+    rows = []
+    for xmin, ymin, xmax, ymax in boxes:
+        schema.learn(X, xmin, xmax)
+        schema.learn(Y, ymin, ymax)
+        rows.append(
+            EncodedClause([X, Y, *attr], [xmin, ymin, *low], [xmax, ymax, *high], extra)
+        )
+    return rows
+
+
+def _area(boxes: list[tuple[float, float, float, float]]) -> float:
+    return sum((xmax - xmin) * (ymax - ymin) for xmin, ymin, xmax, ymax in boxes)
+
+
+def place_of(location: Location | None, space: Space) -> tuple[float, float] | None:
+    """A point's coordinates as they are encoded; None for no point."""
+    if location is None:
+        return None
+    check_space(location, space, "location")
+    if not isinstance(location, Point):
+        return None
+    if space == "globe" and location.x == 180.0:
+        return -180.0, location.y
+    return location.x, location.y
+
+
+def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) -> EncodedEvent:
+    """An event in the schema's codes.
+
+    Names and strings the schema does not know are left out, since nobody asks for them;
+    with `intern` they are entered, so that a later subscription can.
+    """
+    place = place_of(event.location, space)
+    if intern:
+        _intern(event, schema)
+    pairs = [] if place is None else [(X, place[0]), (Y, place[1])]
+    numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
+    strings = schema.strings
+    for name, value in event.attributes.items():
+        if value is True or value is False:
+            column, code = flags.get(name), float(value)
+        elif isinstance(value, str):
+            column, code = texts.get(name), float(strings.get(value, -1))
+        else:
+            column, code = numbers.get(name), float(value)
+        if column is not None:
+            pairs.append((column, code))
+    pairs.sort()
+    words = schema.words
+    known = sorted(words[w] for w in event.keywords if w in words)
+    return EncodedEvent([p[0] for p in pairs], [p[1] for p in pairs], known)
+
+
+def _intern(event: Event, schema: Schema) -> None:
+    for name, value in event.attributes.items():
+        if isinstance(value, bool):
+            schema.column(name, "bool")
+        elif isinstance(value, str):
+            schema.column(name, "string")
+            schema.string(value)
+        else:
+            column = schema.column(name, "number")
+            schema.learn(column, float(value), float(value))
+    for word in event.keywords:
+        schema.word(word)
+
+
+def batch_of(events: Iterable[EncodedEvent], columns: int) -> EventBatch:
+    """A batch of encoded events."""
+    attr: list[int] = []
+    value: list[float] = []
+    word: list[int] = []
+    starts, word_starts = [0], [0]
+    for event in events:
+        attr += event.attr
+        value += event.value
+        word += event.word
+        starts.append(len(attr))
+        word_starts.append(len(word))
+    return EventBatch(
+        np.array(starts, np.int64),
+        np.array(attr, np.int32),
+        np.array(value, np.float64),
+        np.array(word_starts, np.int64),
+        np.array(word, np.int32),
+        columns,
+    )

@@ -1,0 +1,249 @@
+"""Why a subscription matches an event, or does not: every test of every clause, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearcast.clock import format_micros
+from nearcast.index.clauses import ClauseStore
+from nearcast.kernels import geometry
+from nearcast.matcher.places import shape_floats
+from nearcast.matcher.residual import Place, residuals_hold, shape_meets
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point, Space
+from nearcast.model.schema import Schema, X
+
+__all__ = ["Check", "ClauseExplanation", "Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One test: what was asked, whether it held, what the event has."""
+
+    wanted: str
+    held: bool
+    found: str
+
+    def __str__(self) -> str:
+        return f"{'✓' if self.held else '✗'} {self.wanted}: {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseExplanation:
+    """All tests of one clause."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def matched(self) -> bool:
+        """Whether the clause holds."""
+        return all(check.held for check in self.checks)
+
+    @property
+    def decisive(self) -> Check | None:
+        """The first test that failed."""
+        return next((check for check in self.checks if not check.held), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The whole story of one subscription and one event; readable with `str`."""
+
+    subscription_id: str
+    event_id: str
+    validity: Check | None
+    clauses: tuple[ClauseExplanation, ...]
+
+    @property
+    def matched(self) -> bool:
+        """Whether the subscription wants the event."""
+        valid = self.validity is None or self.validity.held
+        return valid and any(clause.matched for clause in self.clauses)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        verb = "matches" if self.matched else "does not match"
+        yield f"{self.subscription_id} {verb} {self.event_id}"
+        if self.validity is not None:
+            yield f"  {self.validity}"
+        if not self.clauses:
+            yield "  ✗ the filter contradicts itself: no event can satisfy it"
+        for number, clause in enumerate(self.clauses, 1):
+            if len(self.clauses) > 1:
+                state = "holds" if clause.matched else "fails"
+                yield f"  clause {number} of {len(self.clauses)} {state}"
+            for check in clause.checks:
+                yield f"    {check}"
+            if not clause.checks:
+                yield "    ✓ no restriction"
+
+
+def explain(
+    subscription_id: str,
+    event: Event,
+    store: ClauseStore,
+    rows: list[int],
+    schema: Schema,
+    space: Space,
+    expires: int | None,
+    now: int | None,
+) -> Explanation:
+    """Evaluate the clauses of a subscription one test at a time."""
+    validity = None
+    if expires is not None and now is not None:
+        validity = Check(
+            f"valid until {format_micros(expires)}", now < expires, f"it is {format_micros(now)}"
+        )
+    place = (
+        None
+        if event.location is None
+        else Place(shape_floats(event.location), space == "globe")
+    )
+    told = []
+    for row in rows:
+        checks = [
+            *_place_checks(store, row, event, place),
+            *_predicate_checks(store, row, event, schema),
+            *_word_checks(store, row, event, schema),
+            *_residual_checks(store, row, event, place),
+        ]
+        told.append(ClauseExplanation(tuple(checks)))
+    return Explanation(subscription_id, event.id, validity, tuple(told))
+
+
+def _place_checks(
+    store: ClauseStore, row: int, event: Event, place: Place | None
+) -> Iterator[Check]:
+    t = store.table
+    at = int(t.start[row])
+    if t.count[row] < 2 or t.attr[at] != X:
+        return
+    box = np.array([t.low[at], t.low[at + 1], t.high[at], t.high[at + 1]])
+    shapes: list[tuple[int, Any]] = list(store.shapes(row)) or [(geometry.BOX, box)]
+    if (
+        place is not None
+        and place.kind == geometry.POINT
+        and not shape_meets(geometry.BOX, box, place)
+    ):
+        # The row stands for one part of a region cut at the antimeridian: its box decides.
+        shapes.append((geometry.BOX, box))
+    for kind, floats in shapes:
+        wanted = _shape_text(kind, floats)
+        if place is None:
+            yield Check(wanted, False, "the event has no location")
+            continue
+        yield Check(wanted, shape_meets(kind, floats, place), _where(kind, floats, place, event))
+
+
+def _shape_text(kind: int, f: Any) -> str:
+    if kind == geometry.CIRCLE:
+        return f"location within {f[2]:g} m of ({f[0]:g}, {f[1]:g})"
+    if kind == geometry.BOX:
+        return f"location in the box ({f[0]:g}, {f[1]:g}) – ({f[2]:g}, {f[3]:g})"
+    return f"location in the polygon of {sum(int(n) for n in f[1 : 1 + int(f[0])])} points"
+
+
+def _where(kind: int, floats: Any, place: Place, event: Event) -> str:
+    if isinstance(event.location, Point):
+        here = f"the event is at ({event.location.x:g}, {event.location.y:g})"
+        if kind == geometry.CIRCLE and place.globe:
+            away = geometry.haversine_m(floats[0], floats[1], event.location.x, event.location.y)
+            return f"{here}, {away:.0f} m away"
+        if kind == geometry.CIRCLE:
+            away = math.dist((floats[0], floats[1]), (event.location.x, event.location.y))
+            return f"{here}, {away:g} away"
+        return here
+    return f"the event covers a {type(event.location).__name__.lower()}"
+
+
+def _predicate_checks(
+    store: ClauseStore, row: int, event: Event, schema: Schema
+) -> Iterator[Check]:
+    t = store.table
+    start = int(t.start[row])
+    for k in range(start, start + int(t.count[row])):
+        column = int(t.attr[k])
+        if column < 2:
+            continue
+        name, type_ = schema.columns[column]
+        low, high = float(t.low[k]), float(t.high[k])
+        value = event.attributes.get(name)
+        if value is None:
+            found = "the event has no such attribute"
+            held = False
+        else:
+            found = f"the event has {value!r}"
+            held = _type_of(value) == type_
+            if held:
+                code = float(schema.strings.get(value, -1)) if isinstance(value, str) else value
+                held = low <= code <= high
+            else:
+                found += f", a {_type_of(value)}"
+        yield Check(_interval_text(name, type_, low, high, schema), held, found)
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return "string" if isinstance(value, str) else "number"
+
+
+def _interval_text(name: str, type_: str, low: float, high: float, schema: Schema) -> str:
+    if type_ == "string":
+        return f"{name} = {schema.string_of(int(low))!r}"
+    if type_ == "bool":
+        return f"{name} = {'TRUE' if low else 'FALSE'}"
+    if low == high:
+        return f"{name} = {low:.17g}"
+    if low == -math.inf and high == math.inf:
+        return f"{name} is a number"
+    below, above = _bound(high, "<", "≤", math.inf), _bound(low, ">", "≥", -math.inf)
+    if low == -math.inf:
+        return f"{name} {below}"
+    if high == math.inf:
+        return f"{name} {above}"
+    return f"{name} {above} and {below}"
+
+
+def _bound(value: float, strict: str, closed: str, toward: float) -> str:
+    """An end as a person would write it: `< 3300`, not `≤ 3299.9999999999995`."""
+    beyond = math.nextafter(value, toward)
+    if len(repr(beyond)) < len(repr(value)) - 4:
+        return f"{strict} {beyond:.17g}"
+    return f"{closed} {value!r}"
+
+
+def _word_checks(store: ClauseStore, row: int, event: Event, schema: Schema) -> Iterator[Check]:
+    for code in store.words(row).tolist():
+        word = schema.word_of(code)
+        held = word in event.keywords
+        found = "it is there" if held else f"the event has {_listed(event.keywords)}"
+        yield Check(f"keyword {word!r}", held, found)
+
+
+def _listed(words: frozenset[str]) -> str:
+    if not words:
+        return "no keywords"
+    shown = ", ".join(sorted(words)[:8])
+    return shown if len(words) <= 8 else f"{shown} and {len(words) - 8} more"
+
+
+def _residual_checks(
+    store: ClauseStore, row: int, event: Event, place: Place | None
+) -> Iterator[Check]:
+    for residual in store.residuals.get(row, ()):
+        name = getattr(residual, "attribute", None)
+        if name is None:
+            found = "by the event's place or words"
+        elif name in event.attributes:
+            found = f"the event has {event.attributes[name]!r}"
+        else:
+            found = "the event has no such attribute"
+        yield Check(str(residual), residuals_hold((residual,), event, place), found)

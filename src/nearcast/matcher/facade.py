@@ -1,0 +1,552 @@
+"""The matcher: subscriptions and events in, exact matches out, over any index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import FOREVER, NEVER, to_micros
+from nearcast.errors import (
+    BatchError,
+    CapacityError,
+    DuplicateIdError,
+    NearcastError,
+    ValidationError,
+)
+from nearcast.index import registry
+from nearcast.index.base import EventBatch, MatchReport, Pairs, Rows, new_counters
+from nearcast.jit import parallel_threads
+from nearcast.kernels import verify
+from nearcast.matcher import bulk
+from nearcast.matcher.encode import (
+    EncodedClause,
+    EncodedEvent,
+    batch_of,
+    encode_event,
+    encode_subscription,
+)
+from nearcast.matcher.explain import Explanation, explain
+from nearcast.matcher.live import Live, Standing
+from nearcast.matcher.lock import ReadWriteLock
+from nearcast.matcher.places import search_boxes, shape_floats
+from nearcast.matcher.residual import Place, residuals_hold, shape_meets
+from nearcast.model.events import Event
+from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space
+from nearcast.model.schema import Schema
+from nearcast.model.subscriptions import Subscription
+
+__all__ = ["Matcher"]
+
+Subscriptions: TypeAlias = Iterable[Subscription] | Any
+"""Subscriptions, or an Arrow table or record batch of them."""
+Events: TypeAlias = Iterable[Event] | Any
+"""Events, or an Arrow table or record batch of them."""
+Time: TypeAlias = Any
+"""An aware datetime, RFC 3339 text or microseconds."""
+
+_SPLIT = 256  # events below which a second thread costs more than it brings
+
+
+class Matcher:
+    """Which subscriptions want this event, and which live events does this subscription want.
+
+    `index` names the structure that does the work (`nearcast.index.registry`), `space` is
+    "globe" (lon/lat, metres) or "planar". Options after these go to the index. Answers
+    are exact whatever the index: what it does not decide is checked here.
+
+    One thread may change a matcher while others match; each match sees one state.
+
+    >>> matcher = Matcher()
+    >>> matcher.add_subscriptions([Subscription(id="s1", where="price < 3300")])
+    >>> matcher.match_event(Event(id="e1", attributes={"price": 3200}))
+    ['s1']
+    """
+
+    def __init__(
+        self,
+        index: str = "auto",
+        space: Space = "globe",
+        *,
+        schema: Schema | None = None,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        **options: Any,
+    ) -> None:
+        if space not in SPACES:
+            raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+        self.entry = registry.entry(index)
+        self.space: Space = space
+        self.schema = Schema() if schema is None else schema
+        self.max_bytes = max_bytes
+        self._threads = parallel_threads() if threads is None else threads
+        self._standing = Standing()
+        self._live = Live(self.schema, space)
+        self._lock = ReadWriteLock()
+        try:
+            self.index: Any = self.entry.load()(
+                self._standing.store,
+                self._live.store,
+                **dict(self.entry.options),
+                **options,
+            )
+        except TypeError as error:
+            raise ValidationError(
+                "options", options, f"index {self.entry.name!r} does not take them ({error})"
+            ) from None
+
+    def __len__(self) -> int:
+        """The number of subscriptions."""
+        return len(self._standing.ids)
+
+    def __contains__(self, subscription_id: object) -> bool:
+        return isinstance(subscription_id, str) and self._standing.ids.get(subscription_id) >= 0
+
+    @property
+    def event_count(self) -> int:
+        """The number of live events."""
+        return len(self._live.ids)
+
+    # -- subscriptions ---------------------------------------------------------
+
+    def add_subscriptions(self, subscriptions: Subscriptions, *, at: Point | None = None) -> None:
+        """Add all of them, or none: a bad one is a BatchError that names its row.
+
+        Takes `Subscription` objects, or an Arrow table (or record batch) with the columns
+        of `docs/wire.md`; ready `intervals` columns are the fast way. `at` says where
+        the subscriber of `Around` regions is.
+        """
+        registry.require(self.entry.name, subscriptions=True)
+        if bulk.is_arrow(subscriptions):
+            self._add_table(subscriptions, at)
+            return
+        given = [subscriptions] if isinstance(subscriptions, Subscription) else subscriptions
+        self._add_objects(list(given), at)
+
+    def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
+        with self._lock.write():
+            encoded = self._encode_all(subscriptions, at)
+            self._check_room(_clause_bytes(clause for clauses in encoded for clause in clauses))
+            rows: list[Rows] = []
+            for subscription, clauses in zip(subscriptions, encoded, strict=True):
+                rows.append(self._standing.add(subscription.id, subscription.expires, clauses))
+            if rows:
+                self.index.add_clauses(np.concatenate(rows) if len(rows) > 1 else rows[0])
+
+    def _encode_all(
+        self, subscriptions: list[Subscription], at: Point | None
+    ) -> list[list[EncodedClause]]:
+        """Rows of all subscriptions, or BatchError for the first that cannot be added."""
+        seen: set[str] = set()
+        encoded = []
+        for i, subscription in enumerate(subscriptions):
+            try:
+                if not isinstance(subscription, Subscription):
+                    raise ValidationError("subscription", subscription, "give a Subscription")
+                if subscription.id in seen or subscription.id in self:
+                    raise DuplicateIdError(
+                        "subscription", subscription.id, "use update_subscription to replace it"
+                    )
+                seen.add(subscription.id)
+                encoded.append(encode_subscription(subscription, self.schema, self.space, at))
+            except NearcastError as error:
+                raise BatchError(i, error) from error
+        return encoded
+
+    def _add_table(self, table: Any, at: Point | None) -> None:
+        with self._lock.write():
+            draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
+            self._check_room(draft.bytes_needed())
+            slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
+            rows = self._standing.add_many(slots, draft.expires, draft.clauses)
+            self.index.add_clauses(rows)
+
+    def remove_subscription(self, id: str) -> None:
+        """Forget a subscription; raises UnknownIdError."""
+        with self._lock.write():
+            slot = self._standing.ids.find(id)
+            self.index.remove_clauses(np.array(self._standing.rows_of(slot), np.int32))
+            self._standing.remove(slot)
+
+    def update_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
+        """Replace a subscription, or move one whose region is `Around`; raises UnknownIdError."""
+        with self._lock.write():
+            slot = self._standing.ids.find(subscription.id)
+            clauses = encode_subscription(subscription, self.schema, self.space, at)
+            self.index.remove_clauses(np.array(self._standing.rows_of(slot), np.int32))
+            self._standing.remove(slot)
+            rows = self._standing.add(subscription.id, subscription.expires, clauses)
+            self.index.add_clauses(rows)
+
+    # -- event matching --------------------------------------------------------
+
+    def match_event(self, event: Event, now: Time | None = None) -> list[str]:
+        """The ids of the subscriptions that want this event, sorted.
+
+        `now` is the moment that a subscription must not have expired at, by default the
+        event's own `end`; with neither, nothing has expired.
+        """
+        return self.match_report(event, now)[0]
+
+    def match_report(self, event: Event, now: Time | None = None) -> tuple[list[str], MatchReport]:
+        """`match_event` with a count of the work it was."""
+        registry.require(self.entry.name, subscriptions=True)
+        if not isinstance(event, Event):
+            raise ValidationError("event", event, "give an Event")
+        moment = event.end if now is None else to_micros(now, "now")
+        counters = new_counters()
+        with self._reading():
+            encoded = encode_event(event, self.schema, self.space, intern=False)
+            batch = batch_of((encoded,), len(self.schema.columns))
+            rows = self.index.match_event(batch, 0, counters)
+            nows = np.array([NEVER if moment is None else moment], np.int64)
+            pairs = self._verified((np.zeros(rows.size, np.int32), rows), batch, nows, [event])
+            pairs = self._with_extended(pairs, encoded, event, int(nows[0]))
+            slots = self._owners(pairs)[1]
+            ids = self._standing.ids.ids_of(slots.tolist())
+        ids.sort()
+        return ids, MatchReport.of(counters)
+
+    def match_events(self, events: Events, now: Time | None = None) -> Any:
+        """Pairs (event_id, subscription_id) for many events, as an Arrow table.
+
+        Takes `Event` objects or an Arrow table of them. `now` applies to all of them, by
+        default each event's own `end`.
+        """
+        import pyarrow as pa
+
+        registry.require(self.entry.name, subscriptions=True)
+        moment = None if now is None else to_micros(now, "now")
+        with self._reading():
+            draft = bulk.encode_events(events, self.schema, self.space, intern=False)
+            nows = draft.ends if moment is None else np.full(draft.size, moment, np.int64)
+            pairs = self._parallel(draft.batch, nows, draft.view)
+            for at, event, encoded in draft.extended:
+                found = self._extended_rows(encoded, event, int(nows[at]))
+                pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
+            event_numbers, slots = self._owners(pairs)
+            subscription_ids = self._standing.ids.arrow(slots)
+        event_ids = draft.ids.take(pa.array(event_numbers))
+        return pa.table({"event_id": event_ids, "subscription_id": subscription_ids})
+
+    def _parallel(
+        self, batch: EventBatch, nows: npt.NDArray[np.int64], view: Sequence[Event]
+    ) -> Pairs:
+        """Match and verify a batch, cut into one piece a thread."""
+        capable = self.entry.subscriptions is not None and self.entry.subscriptions.threads
+        threads = self._threads if capable and batch.size >= _SPLIT else 1
+
+        def work(first: int, stop: int) -> Pairs:
+            part = batch._replace(
+                start=batch.start[first : stop + 1], word_start=batch.word_start[first : stop + 1]
+            )
+            found = self.index.match_events(part, new_counters())
+            kept = self._verified(found, part, nows[first:stop], view[first:stop])
+            return kept[0] + np.int32(first), kept[1]
+
+        cuts = [batch.size * i // threads for i in range(threads + 1)]
+        if threads == 1:
+            return work(0, batch.size)
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(pool.map(work, cuts[:-1], cuts[1:]))
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def _verified(
+        self,
+        pairs: Pairs,
+        batch: EventBatch,
+        nows: npt.NDArray[np.int64],
+        view: Sequence[Event],
+    ) -> Pairs:
+        """The pairs that hold in what the index does not decide."""
+        events, rows = pairs
+        capabilities = self.entry.subscriptions
+        assert capabilities is not None
+        store = self._standing.store
+        if not capabilities.exact:
+            events, rows = _rechecked(store.table, batch, events, rows)
+        if rows.size == 0:
+            return events, rows
+        count = verify.keep_pairs(
+            store.table, batch, events, rows, nows, self._standing.expires,
+            self.space == "globe", not capabilities.words,
+        )  # fmt: skip
+        events, rows = events[:count], rows[:count]
+        if not store.residuals:
+            return events, rows
+        keep = np.ones(count, bool)
+        for i in np.flatnonzero(store.table.extra[rows] >= 0).tolist():
+            residuals = store.residuals.get(int(rows[i]))
+            if residuals is not None:
+                event = view[int(events[i])]
+                keep[i] = residuals_hold(residuals, event, self._place(event))
+        return events[keep], rows[keep]
+
+    def _place(self, event: Event) -> Place | None:
+        if event.location is None:
+            return None
+        return Place(shape_floats(event.location), self.space == "globe")
+
+    def _with_extended(
+        self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int
+    ) -> Pairs:
+        if not isinstance(event.location, Box | Polygon):
+            return pairs
+        found = self._extended_rows(encoded, event, now)
+        return _joined(pairs, (np.zeros(found.size, np.int32), found))
+
+    def _extended_rows(self, encoded: EncodedEvent, event: Event, now: int) -> Rows:
+        """Rows with a region that an event with an extended location satisfies."""
+        assert isinstance(event.location, Box | Polygon)
+        standing, table = self._standing, self._standing.store.table
+        place = self._place(event)
+        assert place is not None
+        attr, value = np.array(encoded.attr, np.int32), np.array(encoded.value, np.float64)
+        word = np.array(encoded.word, np.int32)
+        found = []
+        for row in standing.tree.near(search_boxes(event.location, self.space)).tolist():
+            owner = int(table.owner[row]) if row < standing.store.rows else -1
+            box = None if owner < 0 else standing.box(row)
+            if box is None or standing.expires[owner] <= now:
+                continue
+            if not verify.holds_elsewhere(
+                table, row, attr, value, 0, attr.size, word, 0, word.size
+            ):
+                continue
+            if self._regions_meet(row, box, place) and residuals_hold(
+                standing.store.residuals.get(row, ()), event, place
+            ):
+                found.append(row)
+        return np.array(found, np.int32)
+
+    def _regions_meet(
+        self, row: int, box: tuple[float, float, float, float], place: Place
+    ) -> bool:
+        """Whether a place meets every region of a row; the box is the region if it has no shape."""
+        shapes = self._standing.store.shapes(row) or [(2, np.array(box))]
+        return all(shape_meets(kind, floats, place) for kind, floats in shapes)
+
+    def _owners(self, pairs: Pairs) -> Pairs:
+        """(event numbers, subscription slots), each pair once."""
+        events, rows = pairs
+        if self._standing.one_row_each:
+            return events, self._standing.store.table.owner[rows]
+        if events.size and bool((np.diff(events) < 0).any()):
+            order = np.argsort(events, kind="stable")
+            events, rows = events[order], rows[order]
+        found: Pairs = verify.unique_owners(self._standing.store.table.owner, events, rows)
+        return found
+
+    # -- live events -----------------------------------------------------------
+
+    def add_events(self, events: Events) -> None:
+        """Make events live, all or none of them."""
+        registry.require(self.entry.name, events=True)
+        with self._lock.write():
+            draft = bulk.encode_events(events, self.schema, self.space, intern=True)
+            self._check_room(draft.bytes_needed())
+            offsets, data = draft.id_bytes()
+            if not draft.extended:
+                slots = self._live.ids.add_many(offsets, data)
+                rows = self._live.add_many(slots, draft.batch, draft.expires)
+                self.index.add_events(rows)
+                return
+            self._check_new_ids([event.id for event in draft.view])
+            batch = draft.batch
+            added = []
+            for at, event in enumerate(draft.view):
+                a, b = batch.start[at], batch.start[at + 1]
+                v, w = batch.word_start[at], batch.word_start[at + 1]
+                encoded = (batch.attr[a:b], batch.value[a:b], batch.word[v:w])
+                added.append(self._live.add(event, EncodedEvent(*encoded)))  # type: ignore[arg-type]
+            self.index.add_events(np.array(added, np.int32))
+
+    def _check_new_ids(self, ids: list[str]) -> None:
+        seen: set[str] = set()
+        for i, id in enumerate(ids):
+            if id in seen or self._live.ids.get(id) >= 0:
+                raise BatchError(i, DuplicateIdError("event", id, "remove it first"))
+            seen.add(id)
+
+    def remove_event(self, id: str) -> None:
+        """Forget a live event; raises UnknownIdError."""
+        with self._lock.write():
+            self._remove_event_slot(self._live.ids.find(id))
+
+    def _remove_event_slot(self, slot: int) -> None:
+        if self.entry.events is not None:
+            self.index.remove_events(np.array([self._live.row_of(slot)], np.int32))
+        self._live.remove(slot)
+
+    def match_subscription(
+        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
+    ) -> list[str]:
+        """The ids of the live events this subscription wants, sorted.
+
+        An event is live while `now < expires`; without `now` nothing has expired.
+        """
+        registry.require(self.entry.name, events=True)
+        moment = NEVER if now is None else to_micros(now, "now")
+        with self._lock.write():
+            # Encoding enters the subscription's names in the schema, and a match may drop
+            # what has expired: both are changes.
+            query = Standing()
+            clauses = encode_subscription(subscription, self.schema, self.space, at)
+            if subscription.expires is not None and subscription.expires <= moment:
+                return []
+            rows = query.add(subscription.id, None, clauses)
+            found: set[int] = set()
+            for row in rows.tolist():
+                found.update(self._events_of(query, row, moment))
+            ids = self._live.ids.ids_of([int(self._live.store.table.slot[e]) for e in found])
+        ids.sort()
+        return ids
+
+    def _events_of(self, query: Standing, row: int, now: int) -> list[int]:
+        """The event rows that one clause row wants."""
+        capabilities = self.entry.events
+        assert capabilities is not None
+        live, table = self._live.store.table, query.store.table
+        candidates = self.index.match_clause(table, row, now, new_counters())
+        count = verify.keep_events(
+            table, row, live, candidates, now, self.space == "globe", not capabilities.words
+        )
+        residuals = query.store.residuals.get(row, ())
+        found = [
+            e for e in candidates[:count].tolist()
+            if not residuals or self._event_passes(residuals, e)
+        ]  # fmt: skip
+        box = query.box(row)
+        if box is not None and self._live.extended:
+            found += self._extended_events(query, row, box, now)
+        return found
+
+    def _event_passes(self, residuals: tuple[Any, ...], row: int) -> bool:
+        event = self._live.event(row)
+        return residuals_hold(residuals, event, self._place(event))
+
+    def _extended_events(
+        self, query: Standing, row: int, box: tuple[float, float, float, float], now: int
+    ) -> list[int]:
+        live, table = self._live.store.table, query.store.table
+        shapes = query.store.shapes(row) or [(2, np.array(box))]
+        residuals = query.store.residuals.get(row, ())
+        found = []
+        for e in self._live.tree.near([box]).tolist():
+            location = self._live.extended.get(e)
+            if location is None or live.expires[e] <= now:
+                continue
+            e0, w0 = int(live.start[e]), int(live.word_start[e])
+            e1, w1 = e0 + int(live.count[e]), w0 + int(live.word_count[e])
+            if not verify.holds_elsewhere(
+                table, row, live.attr, live.value, e0, e1, live.word, w0, w1
+            ):
+                continue
+            place = Place(shape_floats(location), self.space == "globe")
+            if all(shape_meets(kind, floats, place) for kind, floats in shapes) and (
+                not residuals or self._event_passes(residuals, e)
+            ):
+                found.append(e)
+        return found
+
+    # -- expiry ----------------------------------------------------------------
+
+    def expire(self, now: Time) -> tuple[list[str], list[str]]:
+        """Remove what has expired at `now`; returns ids of subscriptions and of events, sorted."""
+        moment = to_micros(now, "now")
+        with self._lock.write():
+            standing, live = self._standing, self._live
+            used = standing.expires[: standing.ids.slots]
+            over = set(np.flatnonzero(used <= moment).tolist()) - set(standing.ids.free_slots())
+            subscriptions = sorted(standing.ids.ids_of(sorted(over)))
+            for slot in over:
+                self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
+                standing.remove(slot)
+            rows = live.store.live_rows()
+            rows = rows[live.store.table.expires[rows] <= moment]
+            slots = live.store.table.slot[rows].tolist()
+            events = sorted(live.ids.ids_of(slots))
+            for slot in slots:
+                self._remove_event_slot(slot)
+        return subscriptions, events
+
+    # -- looking inside --------------------------------------------------------
+
+    def explain(self, subscription_id: str, event: Event, now: Time | None = None) -> Explanation:
+        """Which clause and predicate decided, readable with `str`."""
+        moment = event.end if now is None else to_micros(now, "now")
+        with self._lock.read():
+            slot = self._standing.ids.find(subscription_id)
+            expires = int(self._standing.expires[slot])
+            return explain(
+                subscription_id,
+                event,
+                self._standing.store,
+                self._standing.rows_of(slot),
+                self.schema,
+                self.space,
+                None if expires == FOREVER else expires,
+                moment,
+            )
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by part: clauses, regions, ids, index, events, schema, and their total."""
+        parts = self._standing.memory()
+        parts["index"] = int(self.index.memory_bytes())
+        parts["events"] = self._live.memory_bytes()
+        parts["schema"] = self.schema.memory_bytes()
+        parts["total"] = sum(parts.values())
+        return parts
+
+    def _check_room(self, wanted: int) -> None:
+        """Refuse an addition of `wanted` bytes that would break `max_bytes`."""
+        if self.max_bytes is None:
+            return
+        have = self.memory()
+        stored = have["clauses"] + have["regions"] + have["ids"] + have["events"]
+        # The index grows with what it stores; before the first row, as much again is assumed.
+        share = have["index"] / stored if stored > 4096 else 1.0
+        needed = have["total"] + int(wanted * (1 + share))
+        if needed > self.max_bytes:
+            raise CapacityError(
+                "bytes of this matcher", needed, self.max_bytes,
+                "raise max_bytes or remove subscriptions; nothing was added",
+            )  # fmt: skip
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where stores or index contradict themselves. Slow; for tests."""
+        with self._lock.read():
+            self._standing.check_invariants()
+            self._live.check_invariants()
+            self.index.check_invariants()
+
+    def _reading(self) -> Any:
+        """Share the lock, unless the index keeps scratch space between calls."""
+        capabilities = self.entry.subscriptions
+        if capabilities is not None and capabilities.threads:
+            return self._lock.read()
+        return self._lock.write()
+
+
+def _joined(first: Pairs, second: Pairs) -> Pairs:
+    return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]])
+
+
+def _rechecked(table: Any, batch: EventBatch, events: Rows, rows: Rows) -> Pairs:
+    """The pairs of an approximate index that really hold."""
+    count = verify.keep_true(table, batch, events, rows)
+    return events[:count], rows[:count]
+
+
+def _clause_bytes(clauses: Iterable[EncodedClause]) -> int:
+    """Bytes that clauses will take in the store, ids included roughly."""
+    total = 0
+    for attr, _, _, extra in clauses:
+        total += 80 + 18 * len(attr)
+        if extra is not None:
+            total += 24 + 4 * len(extra.words) + 8 * sum(len(s[1]) for s in extra.shapes)
+    return total
+

@@ -1,0 +1,235 @@
+"""The two sides of a matcher: standing subscriptions and live events, with their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import FOREVER
+from nearcast.index.base import EventBatch, Rows
+from nearcast.index.clauses import ClauseBatch, ClauseStore
+from nearcast.index.columns import grown
+from nearcast.index.events import EventStore
+from nearcast.matcher.encode import EncodedClause, EncodedEvent
+from nearcast.matcher.extended import RowTree
+from nearcast.matcher.ids import IdTable
+from nearcast.matcher.places import search_boxes
+from nearcast.model.events import Event, Value
+from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.schema import Schema, X, Y
+
+__all__ = ["Live", "Standing"]
+
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+
+
+class Standing:
+    """Subscriptions: ids, expiry and their clause rows."""
+
+    def __init__(self) -> None:
+        self.store = ClauseStore()
+        self.ids = IdTable("subscription", "use update_subscription to replace it")
+        self.expires = np.empty(0, np.int64)
+        self._row = np.empty(0, np.int32)
+        """The only row of a slot; −1: none; −2: see `_several`."""
+        self._several: dict[int, list[int]] = {}
+        self.tree = RowTree(self._boxes)
+
+    def add(self, id: str, expires: int | None, clauses: Sequence[EncodedClause]) -> Rows:
+        """Add one subscription; returns its rows."""
+        slot = self.ids.add(id)
+        rows = [self.store.append(slot, *clause) for clause in clauses]
+        self._enter(slot, expires, rows)
+        return np.array(rows, np.int32)
+
+    def _enter(self, slot: int, expires: int | None, rows: list[int]) -> None:
+        self.expires = grown(self.expires, self.ids.slots)
+        self._row = grown(self._row, self.ids.slots)
+        self.expires[slot] = FOREVER if expires is None else expires
+        if len(rows) == 1:
+            self._row[slot] = rows[0]
+        elif not rows:
+            self._row[slot] = -1
+        else:
+            self._row[slot] = -2
+            self._several[slot] = rows
+        self.tree.touch(rows)
+
+    def add_many(self, slots: I4, expires: I8, batch: ClauseBatch) -> Rows:
+        """Enter many subscriptions whose ids have slots; `batch.owner` names positions."""
+        self.expires = grown(self.expires, self.ids.slots)
+        self._row = grown(self._row, self.ids.slots)
+        self.expires[slots] = expires
+        positions = batch.owner
+        rows = self.store.extend(batch._replace(owner=slots[positions]))
+        counts = np.bincount(positions, minlength=slots.size)
+        self._row[slots] = -1
+        single = counts[positions] == 1
+        self._row[slots[positions[single]]] = rows[single]
+        for position, row in zip(positions[~single].tolist(), rows[~single].tolist(), strict=True):
+            slot = int(slots[position])
+            self._row[slot] = -2
+            self._several.setdefault(slot, []).append(row)
+        if rows.size > 4096:
+            self.tree.forget()
+        else:
+            self.tree.touch(rows.tolist())
+        return rows
+
+    def rows_of(self, slot: int) -> list[int]:
+        """The clause rows of a subscription."""
+        row = int(self._row[slot])
+        if row >= 0:
+            return [row]
+        return [] if row == -1 else self._several[slot]
+
+    def remove(self, slot: int) -> None:
+        """Free a subscription's rows and its id."""
+        rows = self.rows_of(slot)
+        for row in rows:
+            self.store.release(row)
+        self.tree.touch(rows)
+        self._several.pop(slot, None)
+        self.ids.remove(slot)
+
+    @property
+    def one_row_each(self) -> bool:
+        """Whether no subscription has several rows, so that no pair can come twice."""
+        return not self._several
+
+    def _boxes(self) -> tuple[I4, npt.NDArray[np.float64]]:
+        """Rows with a region, and their boxes."""
+        rows = self.store.live_rows()
+        t = self.store.table
+        rows = rows[t.count[rows] >= 2]
+        rows = rows[t.attr[t.start[rows]] == X]
+        at = t.start[rows].astype(np.int64)
+        corners = (t.low[at], t.low[at + 1], t.high[at], t.high[at + 1])
+        return rows, np.stack(corners, axis=1)
+
+    def box(self, row: int) -> tuple[float, float, float, float] | None:
+        """The box of a row, None if it has no region."""
+        t = self.store.table
+        at = int(t.start[row])
+        if t.count[row] < 2 or t.attr[at] != X:
+            return None
+        return float(t.low[at]), float(t.low[at + 1]), float(t.high[at]), float(t.high[at + 1])
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by part."""
+        t = self.store.table
+        regions = sum(int(a.nbytes) for a in (t.shape, t.shape_start, t.shape_count))
+        ids = self.ids.memory_bytes() + int(self.expires.nbytes) + int(self._row.nbytes)
+        several = sum(200 + 36 * len(rows) for rows in self._several.values())
+        return {
+            "clauses": self.store.memory_bytes() - regions + several,
+            "regions": regions,
+            "ids": ids,
+        }
+
+    def check_invariants(self) -> None:
+        """Ids, rows and owners agree."""
+        self.store.check_invariants()
+        self.ids.check_invariants()
+        owned: list[int] = []
+        for slot in set(range(self.ids.slots)) - set(self.ids.free_slots()):
+            rows = self.rows_of(slot)
+            assert all(self.store.table.owner[row] == slot for row in rows)
+            owned += rows
+        assert sorted(owned) == self.store.live_rows().tolist()
+
+
+class Live:
+    """Live events: ids and rows; extended locations stand beside."""
+
+    def __init__(self, schema: Schema, space: Space) -> None:
+        self.store = EventStore()
+        self.ids = IdTable("event", "remove it first")
+        self._schema = schema
+        self._space = space
+        self._row = np.empty(0, np.int32)
+        self.extended: dict[int, Box | Polygon] = {}
+        """Row → location, where it is not a point."""
+        self.tree = RowTree(self._boxes)
+
+    def add(self, event: Event, encoded: EncodedEvent) -> int:
+        """Add one event; returns its row."""
+        slot = self.ids.add(event.id)
+        self._row = grown(self._row, self.ids.slots)
+        row = self.store.append(slot, *encoded, event.expires)
+        self._row[slot] = row
+        if isinstance(event.location, Box | Polygon):
+            self.extended[row] = event.location
+            self.tree.touch([row])
+        return row
+
+    def add_many(self, slots: I4, batch: EventBatch, expires: I8) -> Rows:
+        """Enter many events with point locations whose ids have slots."""
+        self._row = grown(self._row, self.ids.slots)
+        rows = self.store.extend(slots, batch, expires)
+        self._row[slots] = rows
+        return rows
+
+    def row_of(self, slot: int) -> int:
+        """The row of an event."""
+        return int(self._row[slot])
+
+    def remove(self, slot: int) -> None:
+        """Free an event's row and its id."""
+        row = int(self._row[slot])
+        if self.extended.pop(row, None) is not None:
+            self.tree.touch([row])
+        self.store.release(row)
+        self.ids.remove(slot)
+
+    def _boxes(self) -> tuple[I4, npt.NDArray[np.float64]]:
+        found = [
+            (row, box)
+            for row, location in self.extended.items()
+            for box in search_boxes(location, self._space)
+        ]
+        rows = np.array([row for row, _ in found], np.int32)
+        return rows, np.array([box for _, box in found], np.float64).reshape(-1, 4)
+
+    def event(self, row: int) -> Event:
+        """The event of a row, decoded; numbers come back as floats, times are left out."""
+        t = self.store.table
+        start, stop = int(t.start[row]), int(t.start[row]) + int(t.count[row])
+        attributes: dict[str, Value] = {}
+        place: dict[int, float] = {}
+        pairs: Iterable[Any] = zip(
+            t.attr[start:stop].tolist(), t.value[start:stop].tolist(), strict=True
+        )
+        for column, value in pairs:
+            if column in (X, Y):
+                place[column] = value
+                continue
+            name, type_ = self._schema.columns[column]
+            if type_ == "string":
+                attributes[name] = self._schema.string_of(int(value))
+            else:
+                attributes[name] = bool(value) if type_ == "bool" else value
+        first = int(t.word_start[row])
+        words = t.word[first : first + int(t.word_count[row])].tolist()
+        location = Point(place[X], place[Y]) if place else self.extended.get(row)
+        return Event(
+            id=self.ids.id_of(int(t.slot[row])),
+            attributes=attributes,
+            keywords=frozenset(self._schema.word_of(code) for code in words),
+            location=location,
+        )
+
+    def memory_bytes(self) -> int:
+        """Bytes of stores and ids."""
+        return self.store.memory_bytes() + self.ids.memory_bytes() + int(self._row.nbytes)
+
+    def check_invariants(self) -> None:
+        """Ids and rows agree."""
+        self.store.check_invariants()
+        self.ids.check_invariants()
+        for row in self.store.live_rows().tolist():
+            assert self._row[self.store.table.slot[row]] == row
