@@ -7,6 +7,7 @@ Whatever nearcast computes in a clever way must come out as this module says.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -88,8 +89,8 @@ def _valid(expires: int | None, now: int | None) -> bool:
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> Any:
-    """The CQL2 tree of a filter's text, as the parser gives it."""
-    return cql2.parse_text(text).to_json()
+    """The CQL2 tree of a filter's text, as the parser gives it; CQL2 JSON is a tree already."""
+    return json.loads(text) if text.startswith("{") else cql2.parse_text(text).to_json()
 
 
 def holds(node: Any, event: Event, space: str = "globe", negated: bool = False) -> bool:
@@ -101,7 +102,7 @@ def holds(node: Any, event: Event, space: str = "globe", negated: bool = False) 
         return node is not negated
     if "property" in node:
         return _compares("<>" if negated else "=", node, True, event)
-    operator, args = node["op"].lower(), node["args"]
+    operator, args = node["op"].lower().replace("!=", "<>"), node["args"]
     if operator == "not":
         return holds(args[0], event, space, not negated)
     if operator in ("and", "or"):
@@ -179,7 +180,11 @@ def _spatial(operator: str, args: list[Any], location: Location, space: str) -> 
         return any(places_meet(location, part, space) for part in parts)
     if operator == "s_within":
         return any(place_within(location, part, space) for part in parts)
-    return any(places_near(part, location, args[2], space) for part in parts)
+    distance = args[2]
+    if len(args) == 4:
+        unit = args[3]["property"] if isinstance(args[3], dict) else args[3]
+        distance *= 1000.0 if unit.lower().startswith("k") else 1.0
+    return any(places_near(part, location, distance, space) for part in parts)
 
 
 def literal_places(literal: dict[str, Any]) -> list[Location]:

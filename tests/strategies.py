@@ -206,8 +206,10 @@ def _of_type(name: str) -> st.SearchStrategy[Value]:
 
 @st.composite
 def comparisons(draw: st.DrawFn) -> str:
-    """One comparison, the attribute on either side."""
+    """One comparison, the attribute on either side; or a bare boolean attribute."""
     name = draw(_NAMES)
+    if name in LOGICAL and draw(st.booleans()):
+        return named(name)
     value = draw(_of_type(name))
     equality = ("=", "<>")
     order = ("=", "<>", "<", "<=", ">", ">=")
@@ -230,9 +232,11 @@ def ranges(draw: st.DrawFn) -> str:
 
 @st.composite
 def choices(draw: st.DrawFn) -> str:
-    """IN, short or long, over values of one type."""
+    """IN, short or long, over values of one type or, now and then, of several."""
     name = draw(_NAMES)
     pool: Sequence[Value] = STRINGS if name in TEXTUAL else NUMBERS
+    if name in MIXED:
+        pool = (*NUMBERS[:4], *STRINGS[:4], True, False)
     chosen = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=10))
     negation = draw(st.sampled_from(("", "NOT ")))
     return f"{named(name)} {negation}IN ({', '.join(literal(value) for value in chosen)})"

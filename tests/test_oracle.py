@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 
@@ -232,6 +234,36 @@ def test_dwithin_of_a_point_is_a_circle():
     assert not accepts(where, "planar", location=Point(3, 4.1))
     assert accepts("S_DWITHIN(location, POINT(0 0), 111196)", location=Point(0, 1))
     assert not accepts("S_DWITHIN(location, POINT(0 0), 111195)", location=Point(0, 1))
+
+
+def test_dwithin_in_kilometres():
+    assert accepts("S_DWITHIN(location, POINT(0 0), 111.196, 'km')", location=Point(0, 1))
+    assert not accepts("S_DWITHIN(location, POINT(0 0), 111.195, km)", location=Point(0, 1))
+    assert accepts("S_DWITHIN(location, POINT(0 0), 111196, 'metres')", location=Point(0, 1))
+
+
+def test_a_filter_as_json_means_the_same():
+    tree = {"op": "not", "args": [{"op": "!=", "args": [{"property": "x"}, 3]}]}
+    for where in (tree, json.dumps(tree)):
+        assert accepts(where, attributes={"x": 3})
+        assert not accepts(where, attributes={"x": 4})
+        assert not accepts(where)
+
+
+def test_a_bare_property_is_true():
+    assert accepts("x", attributes={"x": True})
+    assert accepts("NOT x", attributes={"x": False})
+    for value in (1, "true", None):
+        assert not accepts("x", attributes={"x": value})
+        assert not accepts("NOT x", attributes={"x": value})
+
+
+def test_a_list_of_several_types():
+    assert accepts("x IN (1, 'a', TRUE)", attributes={"x": True})
+    assert not accepts("x IN (1, 'a')", attributes={"x": True})
+    assert not accepts(
+        "x NOT IN (1, 'a')", attributes={"x": 2}
+    )  # it is no string to differ from 'a'
 
 
 def test_dwithin_of_a_shape_is_the_distance_of_shapes():
