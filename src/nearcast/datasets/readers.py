@@ -170,22 +170,8 @@ def _known(name: str, catalogue: dict[str, Any], what: str) -> Any:
 
 
 def _polygon(rings: list[list[list[float]]]) -> Polygon:
-    """A polygon without altitudes, mended where its rings cross as the source drew them."""
-    import shapely
-
-    shape = shapely.Polygon(*_flat(rings))
-    if not shape.is_valid:
-        mended = shapely.get_parts(shapely.make_valid(shape))
-        areas = [part for part in mended if part.geom_type == "Polygon"]
-        shape = max(areas, key=lambda part: float(part.area))
-    return Polygon(
-        tuple(shape.exterior.coords), tuple(tuple(ring.coords) for ring in shape.interiors)
-    )
-
-
-def _flat(rings: list[list[list[float]]]) -> tuple[list[Any], list[list[Any]]]:
-    exterior, *holes = ([(x, y) for x, y, *_ in ring] for ring in rings)
-    return exterior, holes
+    exterior, *holes = (tuple((x, y) for x, y, *_ in ring) for ring in rings)
+    return Polygon(exterior, tuple(holes))
 
 
 def distinct_words(texts: pa.ChunkedArray) -> pa.Array:
@@ -309,10 +295,11 @@ def _stocks(table: pa.Table) -> pa.Table:
 
 
 def _hashtags(table: pa.Table) -> pa.Table:
+    tags = pc.utf8_lower(table["hashtag"].cast(pa.string())).combine_chunks()
     return pa.table(
         {
             "id": _ids("tweet", pa.array(np.arange(table.num_rows))),
-            "keywords": distinct_words(table["hashtag"]),
+            "keywords": _sets(lists(np.arange(table.num_rows + 1, dtype=np.int32), tags)),
             "lon": table["lon"],
             "lat": table["lat"],
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nearcast.datasets.base import Workload
+from nearcast.datasets.city import CityWorkload
 from nearcast.datasets.di import DiWorkload
 from nearcast.datasets.lf import LfWorkload
 from nearcast.datasets.mo import MoWorkload
@@ -13,7 +14,7 @@ from nearcast.errors import DatasetError
 __all__ = ["WORKLOADS", "workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
-    kind.name: kind for kind in (MoWorkload, DiWorkload, LfWorkload)
+    kind.name: kind for kind in (MoWorkload, DiWorkload, LfWorkload, CityWorkload)
 }
 
 
