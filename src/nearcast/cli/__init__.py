@@ -1,0 +1,5 @@
+"""The command line: `nearcast demo`, `nearcast bench`, `nearcast doctor`."""
+
+from nearcast.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,232 @@
+"""The demo's story, told in stages: the city, the subscribers, the offers, why, how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+
+from nearcast.bench.rehearsal import rehearse
+from nearcast.cli.braille import braille
+from nearcast.cli.console import counting, result_console, watching
+from nearcast.datasets.city import City
+from nearcast.matcher import Matcher
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point
+
+__all__ = ["Showcase"]
+
+_MAP_COLUMNS, _MAP_ROWS = 60, 16
+_SUBSCRIPTION_BATCH, _EVENT_BATCH = 20_000, 500
+_SAMPLE = 300  # offers that are matched one by one, to compare with a scan
+
+
+@dataclass(frozen=True)
+class Showcase:
+    """One run of the demo; each stage prints what it did."""
+
+    subscriptions: int
+    events: int
+    seed: int
+    index: str
+    quiet: bool = False
+
+    @cached_property
+    def console(self) -> Console:
+        """Where the numbers go."""
+        return result_console()
+
+    @cached_property
+    def city(self) -> City:
+        """The city of this seed."""
+        return City(seed=self.seed)
+
+    def run(self) -> None:
+        """All stages, in order."""
+        self._prepare()
+        self._draw()
+        people = self._table(self.city.subscriptions(self.subscriptions))
+        offers = self._table(self.city.offers(self.events))
+        matcher = self._subscribe(people)
+        matches = self._publish(matcher, offers)
+        if not self.quiet:
+            self._tell(matches, people, offers)
+            self._explain(matcher, matches, people, offers)
+        self._compare(matcher, people, offers)
+
+    @staticmethod
+    def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(list(batches))
+
+    def _prepare(self) -> None:
+        with watching(quiet=self.quiet) as say:
+            say("getting the kernels ready (the first time they are compiled) …")
+            rehearse(self.index)
+
+    def _draw(self) -> None:
+        with watching(quiet=self.quiet) as say:
+            say("drawing the city …")
+            roads = self.city.roads
+            shops = self.city.shops.size
+        if not self.quiet and "utf" in self.console.encoding:
+            for line in braille(*_main_roads(self.city), _MAP_COLUMNS, _MAP_ROWS):
+                self.console.print(f"  {line}", style="cyan", no_wrap=True)
+        self.console.print(
+            f"A city with {roads.length_m.sum() / 1000:,.0f} km of roads, {roads.nodes:,} "
+            f"crossroads and {shops:,} shops (seed {self.seed})."
+        )
+
+    def _subscribe(self, people: pa.Table) -> Matcher:
+        matcher = Matcher(index=self.index)
+        seconds = 0.0
+        with counting("subscribing", people.num_rows, quiet=self.quiet) as advance:
+            for batch in _slices(people, _SUBSCRIPTION_BATCH):
+                started = perf_counter()
+                matcher.add_subscriptions(batch)
+                seconds += perf_counter() - started
+                advance(batch.num_rows)
+        total = matcher.memory()["total"]
+        self.console.print(
+            f"{len(matcher):,} people subscribed in {seconds:.2f} s: "
+            f"{len(matcher) / seconds:,.0f} a second, {total / len(matcher):,.0f} bytes each."
+        )
+        return matcher
+
+    def _publish(self, matcher: Matcher, offers: pa.Table) -> pa.Table:
+        parts = []
+        seconds = 0.0
+        with counting("publishing", offers.num_rows, quiet=self.quiet) as advance:
+            for batch in _slices(offers, _EVENT_BATCH):
+                started = perf_counter()
+                parts.append(matcher.match_events(batch))
+                seconds += perf_counter() - started
+                advance(batch.num_rows)
+        matches = pa.concat_tables(parts)
+        told = pc.count_distinct(matches["subscription_id"]).as_py()
+        self.console.print(
+            f"{offers.num_rows:,} offers published in {seconds:.2f} s: "
+            f"{offers.num_rows / seconds:,.0f} a second with {matcher.entry.name!r}.\n"
+            f"{matches.num_rows:,} matches; {told:,} people are told of something."
+        )
+        return matches
+
+    def _tell(self, matches: pa.Table, people: pa.Table, offers: pa.Table) -> None:
+        """A few notifications, of offers spread over the day."""
+        self.console.print("\nSome of them:", style="bold")
+        chosen = np.unique(np.linspace(0, matches.num_rows - 1, 3).astype(int))
+        for at in chosen if matches.num_rows else ():
+            pair = matches.slice(int(at), 1).to_pylist()[0]
+            offer = _row(offers, pair["event_id"])
+            person = _row(people, pair["subscription_id"])
+            what = offer["attributes"]
+            self.console.print(
+                f"  {person['subscriber']} hears of {what['product']} from {what['brand']}, "
+                f"{what['price']:.2f} ({what['discount']:.0f} % off), "
+                f"{_metres(person, offer):,.0f} m away",
+                markup=False,
+            )
+
+    def _explain(
+        self, matcher: Matcher, matches: pa.Table, people: pa.Table, offers: pa.Table
+    ) -> None:
+        if not matches.num_rows:
+            self.console.print("Nobody wants anything; try more --subscriptions or --events.")
+            return
+        pair = matches.slice(matches.num_rows // 2, 1).to_pylist()[0]
+        offer = _row(offers, pair["event_id"])
+        event = _event(offer)
+        self._show("Why this one matches:", matcher.explain(pair["subscription_id"], event))
+        other = _near_miss(people, offer, set(matcher.match_event(event)))
+        if other is not None:
+            self._show("And why this one, close by, does not:", matcher.explain(other, event))
+
+    def _show(self, title: str, explanation: object) -> None:
+        self.console.print(f"\n{title}", style="bold")
+        for line in str(explanation).splitlines():
+            self.console.print(f"  {line}", markup=False)
+
+    def _compare(self, matcher: Matcher, people: pa.Table, offers: pa.Table) -> None:
+        """One offer at a time, as a live service would, against the brute force."""
+        sample = [_event(row) for row in offers.slice(0, _SAMPLE).to_pylist()]
+        mine = _rate(matcher, sample)
+        line = f"One offer at a time: {mine:,.0f} a second with {matcher.entry.name!r}"
+        if matcher.entry.name == "scan":
+            self.console.print(f"\n{line}, which is the plain scan itself.")
+            return
+        with watching(quiet=self.quiet) as say:
+            say("the same with a plain scan …")
+            scan = Matcher(index="scan")
+            scan.add_subscriptions(people)
+            plain = _rate(scan, sample)
+        self.console.print(f"\n{line}, {plain:,.0f} with 'scan': {mine / plain:,.1f} ×.")
+
+
+def _main_roads(city: City) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Points along the main roads, close enough for a line."""
+    roads = city.roads
+    one, other = roads.ends[roads.kind < roads.kind.max()].T
+    along = np.linspace(0, 1, 8)[:, None]
+    lon = roads.lon[one] * (1 - along) + roads.lon[other] * along
+    lat = roads.lat[one] * (1 - along) + roads.lat[other] * along
+    return lon.ravel(), lat.ravel()
+
+
+def _slices(table: pa.Table, rows: int) -> Iterator[pa.Table]:
+    for first in range(0, table.num_rows, rows):
+        yield table.slice(first, rows)
+
+
+def _row(table: pa.Table, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = table.filter(pc.equal(table["id"], id)).to_pylist()[0]
+    return found
+
+
+def _event(row: dict[str, Any]) -> Event:
+    return Event(
+        id=row["id"],
+        attributes={name: each for name, each in row["attributes"].items() if each is not None},
+        keywords=frozenset(row["keywords"] or ()),
+        location=Point(row["lon"], row["lat"]),
+        start=row["start"],
+        end=row["end"],
+        expires=row["expires"],
+    )
+
+
+def _distances_m(people: pa.Table, offer: dict[str, Any]) -> npt.NDArray[np.float64]:
+    """Metres from everybody to the offer; near enough for showing, on a flat map."""
+    east = (people["lon"].to_numpy() - offer["lon"]) * np.cos(np.radians(offer["lat"]))
+    north = people["lat"].to_numpy() - offer["lat"]
+    metres: npt.NDArray[np.float64] = np.hypot(east, north) * 111_195.0
+    return metres
+
+
+def _metres(person: dict[str, Any], offer: dict[str, Any]) -> float:
+    return float(_distances_m(pa.Table.from_pylist([person]), offer)[0])
+
+
+def _near_miss(people: pa.Table, offer: dict[str, Any], wanted: set[str]) -> str | None:
+    """The nearest subscription that asks for the offer's category and still does not match."""
+    category = offer["attributes"]["category"]
+    for at in np.argsort(_distances_m(people, offer))[:2000]:
+        row = people.slice(int(at), 1).to_pylist()[0]
+        asks = category in (row["keywords"] or ()) or f"'{category}'" in (row["where"] or "")
+        if asks and row["id"] not in wanted:
+            return str(row["id"])
+    return None
+
+
+def _rate(matcher: Matcher, events: list[Event]) -> float:
+    matcher.match_event(events[0])
+    started = perf_counter()
+    for event in events:
+        matcher.match_event(event)
+    return len(events) / (perf_counter() - started)
