@@ -21,8 +21,8 @@ def braille(lon: Floats, lat: Floats, columns: int, rows: int) -> list[str]:
     squeeze = np.cos(np.radians(lat.mean()))
     x, y = (lon - lon.min()) * squeeze, lat.max() - lat
     scale = min((2 * columns - 1) / max(x.max(), 1e-9), (4 * rows - 1) / max(y.max(), 1e-9))
-    across = (x * scale).astype(np.int64)
-    down = (y * scale).astype(np.int64)
+    across = np.rint(x * scale).astype(np.int64)
+    down = np.rint(y * scale).astype(np.int64)
     cells = np.zeros((rows, columns), np.uint32)
     bits = _BITS[down % 4, across % 2]
     np.bitwise_or.at(cells, (down // 4, across // 2), bits)
