@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias
 
 __all__ = [
     "cache_directory",
@@ -29,7 +29,8 @@ __all__ = [
     "parallel_threads",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+#: Typed by the arrays it is called with, not by annotations.
+Kernel: TypeAlias = Callable[..., Any]
 _PACKAGE = Path(__file__).parent
 
 
@@ -107,7 +108,7 @@ def compile_seconds() -> float:
     return float(clock.duration) if clock.done else 0.0
 
 
-def kernel(function: F) -> F:
+def kernel(function: Kernel) -> Kernel:
     """Compile `function` on its first call: no Python objects, no GIL, cached on disk.
 
     Floating point stays exact: no fast-math, so every index rounds like the oracle.
@@ -119,11 +120,11 @@ def kernel(function: F) -> F:
     if "NUMBA_CACHE_DIR" not in os.environ:
         # Read when the function is decorated, so it may differ from module to module.
         config.CACHE_DIR = str(module_cache(Path(function.__code__.co_filename)))
-    jitted: F = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
+    jitted: Kernel = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
     return jitted
 
 
-def _interpreted(function: F) -> F:
+def _interpreted(function: Kernel) -> Kernel:
     """The function as it is, with integers that wrap silently as machine integers do."""
     import numpy as np
 
@@ -132,7 +133,7 @@ def _interpreted(function: F) -> F:
         with np.errstate(over="ignore", invalid="ignore"):
             return function(*args)
 
-    return cast(F, plain)
+    return plain
 
 
 def parallel_threads() -> int:

@@ -29,7 +29,7 @@ class Clauses(NamedTuple):
     """What kernels see. Row r's predicates are start[r] … start[r] + count[r]."""
 
     start: npt.NDArray[np.uint32]
-    count: npt.NDArray[np.uint16]
+    count: npt.NDArray[np.uint16]  # type: ignore[assignment]  # hides tuple.count, unused
     owner: I4
     """The subscription's slot, −1 for a free row."""
     extra: I4

@@ -43,7 +43,7 @@ class LiveEvents(NamedTuple):
     """What kernels see of the event store. Row r's values are start[r] … start[r] + count[r]."""
 
     start: npt.NDArray[np.int64]
-    count: npt.NDArray[np.uint16]
+    count: npt.NDArray[np.uint16]  # type: ignore[assignment]  # hides tuple.count, unused
     slot: I4
     """The matcher's number of the event, −1 for a free row."""
     expires: I8

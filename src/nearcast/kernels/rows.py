@@ -27,7 +27,7 @@ def intervals_hold(attr, low, high, start, count, dense):
 
     A missing column is NaN, and NaN is in no interval.
     """
-    for k in range(start, start + count):  # noqa: SIM110 – a generator would not compile
+    for k in range(start, start + count):
         v = dense[attr[k]]
         if not (low[k] <= v <= high[k]):
             return False

@@ -119,8 +119,11 @@ def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> Cla
         if clause.extra is not None:
             extras[batch.size + k] = clause.extra
     counts = np.cumsum([len(c.attr) for c in clauses])
-    more = np.zeros(len(rows), np.int64)
     word_start, circle = batch.word_start, batch.circle
+    if word_start is not None:
+        word_start = np.concatenate([word_start, np.full(len(rows), word_start[-1])])
+    if circle is not None:
+        circle = np.concatenate([circle, np.full((len(rows), 3), np.nan)])
     return ClauseBatch(
         owner=np.concatenate([batch.owner, np.array([r for r, _ in rows], np.int32)]),
         start=np.concatenate([batch.start, batch.start[-1] + counts]),
@@ -128,9 +131,9 @@ def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> Cla
         low=np.concatenate([batch.low, np.array([v for c in clauses for v in c.low], float)]),
         high=np.concatenate([batch.high, np.array([v for c in clauses for v in c.high], float)]),
         extras=extras,
-        word_start=None if word_start is None else np.concatenate([word_start, word_start[-1] + more]),
+        word_start=word_start,
         word=batch.word,
-        circle=None if circle is None else np.concatenate([circle, np.full((len(rows), 3), np.nan)]),
+        circle=circle,
     )
 
 
@@ -188,9 +191,7 @@ def _intervals(table: Any, schema: Schema) -> _Intervals:
     codes, uniques = _dictionary(names)
     low, high = _doubles(items.field("low")), _doubles(items.field("high"))
     wrong = (codes < 0) | np.isnan(low) | np.isnan(high)
-    known = np.array(
-        [schema.column(name, "number") if name else -1 for name in uniques], np.int32
-    )
+    known = np.array([schema.column(name, "number") if name else -1 for name in uniques], np.int32)
     attr = known[codes] if known.size else np.zeros(codes.size, np.int32)
     wrong |= attr < 0
     bad = np.zeros(n, bool)
@@ -409,7 +410,8 @@ def _runs(columns: I4, values: list[F8], n: int) -> tuple[I8, I4, F8]:
         matrix = np.array(block) if block else np.empty((0, min(step, n - first)))
         parts.append(arrange.rows_of_columns(columns, matrix))
     if len(parts) == 1:
-        return parts[0]
+        start, attr, value = parts[0]
+        return start, attr, value
     if not parts:
         return np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)
     counts = np.concatenate([np.diff(p[0]) for p in parts])
@@ -455,7 +457,9 @@ def _column(table: Any, name: str) -> Any:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunks at all, or too many bytes for one
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            column = (
+                pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            )
     return column
 
 

@@ -135,9 +135,7 @@ def _encode_clause(
     for xmin, ymin, xmax, ymax in boxes:
         schema.learn(X, xmin, xmax)
         schema.learn(Y, ymin, ymax)
-        rows.append(
-            EncodedClause([X, Y, *attr], [xmin, ymin, *low], [xmax, ymax, *high], extra)
-        )
+        rows.append(EncodedClause([X, Y, *attr], [xmin, ymin, *low], [xmax, ymax, *high], extra))
     return rows
 
 

@@ -102,9 +102,7 @@ def explain(
             f"valid until {format_micros(expires)}", now < expires, f"it is {format_micros(now)}"
         )
     place = (
-        None
-        if event.location is None
-        else Place(shape_floats(event.location), space == "globe")
+        None if event.location is None else Place(shape_floats(event.location), space == "globe")
     )
     told = []
     for row in rows:

@@ -290,9 +290,7 @@ class Matcher:
             return None
         return Place(shape_floats(event.location), self.space == "globe")
 
-    def _with_extended(
-        self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int
-    ) -> Pairs:
+    def _with_extended(self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int) -> Pairs:
         if not isinstance(event.location, Box | Polygon):
             return pairs
         found = self._extended_rows(encoded, event, now)
@@ -322,9 +320,7 @@ class Matcher:
                 found.append(row)
         return np.array(found, np.int32)
 
-    def _regions_meet(
-        self, row: int, box: tuple[float, float, float, float], place: Place
-    ) -> bool:
+    def _regions_meet(self, row: int, box: tuple[float, float, float, float], place: Place) -> bool:
         """Whether a place meets every region of a row; the box is the region if it has no shape."""
         shapes = self._standing.store.shapes(row) or [(2, np.array(box))]
         return all(shape_meets(kind, floats, place) for kind, floats in shapes)
@@ -549,4 +545,3 @@ def _clause_bytes(clauses: Iterable[EncodedClause]) -> int:
         if extra is not None:
             total += 24 + 4 * len(extra.words) + 8 * sum(len(s[1]) for s in extra.shapes)
     return total
-

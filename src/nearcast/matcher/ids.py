@@ -48,9 +48,7 @@ class IdTable:
         """The slot of an id, −1 if nobody has it."""
         data = np.frombuffer(id.encode(), np.uint8)
         return int(
-            strings.find(
-                self._table, self._blob, self._start, self._length, data, 0, data.size
-            )
+            strings.find(self._table, self._blob, self._start, self._length, data, 0, data.size)
         )
 
     def add(self, id: str) -> int:

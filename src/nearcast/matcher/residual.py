@@ -30,17 +30,13 @@ class Place:
 
 def shape_meets(kind: int, floats: npt.NDArray[np.float64], place: Place) -> bool:
     """Whether a region and a place share a point."""
-    return bool(
-        geometry.shapes_meet(kind, floats, 0, place.kind, place.floats, 0, place.globe)
-    )
+    return bool(geometry.shapes_meet(kind, floats, 0, place.kind, place.floats, 0, place.globe))
 
 
 def residuals_hold(residuals: Iterable[Any], event: Event, place: Place | None) -> bool:
     """Whether an event passes every residual predicate of a clause."""
     return all(
-        _spatial(residual, place)
-        if isinstance(residual, SpatialResidual)
-        else residual.test(event)
+        _spatial(residual, place) if isinstance(residual, SpatialResidual) else residual.test(event)
         for residual in residuals
     )
 
