@@ -22,6 +22,7 @@ Each carries its data as attributes and says what to do about it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from unicodedata import east_asian_width
 
 __all__ = [
     "BatchError",
@@ -90,11 +91,27 @@ class FilterError(NearcastError, ValueError):
         if self.text is None:
             return self.message
         if self.position is None:
-            return f"{self.message}\n  {self.text}"
+            return f"{self.message}\n  {_excerpt(self.text, 0)[0]}"
         start = self.text.rfind("\n", 0, self.position) + 1
         stop = self.text.find("\n", self.position)
         line = self.text[start : stop if stop >= 0 else len(self.text)]
-        return f"{self.message}\n  {line}\n  {' ' * (self.position - start)}^"
+        shown, at = _excerpt(line, self.position - start)
+        return f"{self.message}\n  {shown}\n  {_blank(shown[:at])}^"
+
+
+def _excerpt(line: str, at: int, reach: int = 100) -> tuple[str, int]:
+    """The part of a long line around a place, and the place in it."""
+    start = max(0, at - reach) if len(line) > 2 * reach else 0
+    stop = len(line) if len(line) <= 2 * reach else max(at, reach) + reach
+    before, after = "…" if start else "", "…" if stop < len(line) else ""
+    return before + line[start:stop] + after, at - start + len(before)
+
+
+def _blank(text: str) -> str:
+    """Blanks as wide as the text on a terminal."""
+    return "".join(
+        "\t" if c == "\t" else "  " if east_asian_width(c) in "WF" else " " for c in text
+    )
 
 
 class FilterTooLarge(FilterError):
@@ -104,10 +121,17 @@ class FilterTooLarge(FilterError):
         self.needed = needed
         self.limit = limit
         super().__init__(
-            f"the filter would need {needed} clauses and the limit is {limit}; "
+            f"the filter would need {_count(needed)} clauses and the limit is {limit}; "
             "split it into several subscriptions or use fewer ORs",
             text,
         )
+
+
+def _count(number: int) -> str:
+    """A number in full, or its magnitude where nobody could read it (nor `str` write it)."""
+    if number < 10**15:
+        return str(number)
+    return f"about 10^{int((number.bit_length() - 1) * 0.30103)}"
 
 
 class DuplicateIdError(NearcastError):

@@ -9,6 +9,7 @@ that would need too many clauses, it stays one residual.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -561,16 +562,19 @@ def _tidied(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
     """Clauses without repetition: equal ones once, what another covers left out."""
     distinct = list(dict.fromkeys(clauses))
     count = 0
-    while len(distinct) > 1 and len(distinct) != count:
+    while 1 < len(distinct) != count:
         count = len(distinct)
-        for attribute in sorted({i.attribute for clause in distinct for i in clause.intervals}):
-            distinct = _joined(distinct, attribute)
+        intervals = {interval for clause in distinct for interval in clause.intervals}
+        for attribute, times in sorted(Counter(i.attribute for i in intervals).items()):
+            if times > 1:
+                distinct = _joined(distinct, attribute)
     if len(distinct) < 2:
         return tuple(distinct)
+    extents = [_Extent(clause) for clause in distinct]
     return tuple(
-        clause
-        for clause in distinct
-        if not any(_covers(other, clause) for other in distinct if other is not clause)
+        extent.clause
+        for extent in extents
+        if not any(other.covers(extent) for other in extents if other is not extent)
     )
 
 
@@ -578,31 +582,35 @@ def _joined(clauses: Sequence[Clause], attribute: str) -> list[Clause]:
     """Clauses that differ in the interval of one attribute only, with the intervals merged."""
     groups: dict[Clause, list[Interval]] = {}
     for clause in clauses:
-        others = tuple(i for i in clause.intervals if i.attribute != attribute)
         own = [i for i in clause.intervals if i.attribute == attribute]
-        if own:
-            groups.setdefault(replace(clause, intervals=others), []).extend(own)
-        else:
-            groups.setdefault(clause, [])
-    if len(groups) == len(clauses):
-        return list(clauses)
-    joined: list[Clause] = []
-    for clause, intervals in groups.items():
-        if not intervals:
-            joined.append(clause)
-        for interval in _merged(intervals):
-            found = {i.attribute: i for i in (*clause.intervals, interval)}
-            joined.append(replace(clause, intervals=_by_attribute(found)))
+        others = tuple(i for i in clause.intervals if i.attribute != attribute)
+        groups.setdefault(replace(clause, intervals=others), []).extend(own)
+    joined: list[Clause] = [clause for clause in clauses if clause in groups]
+    for rest, intervals in groups.items():
+        if rest not in joined:  # else it restricts less than every one of them
+            for interval in _merged(intervals):
+                found = {i.attribute: i for i in (*rest.intervals, interval)}
+                joined.append(replace(rest, intervals=_by_attribute(found)))
     return joined
 
 
-def _covers(wide: Clause, narrow: Clause) -> bool:
-    """Whether every event that satisfies `narrow` surely satisfies `wide`."""
-    if not (wide.words <= narrow.words and set(wide.equals) <= set(narrow.equals)):
-        return False
-    found = {interval.attribute: interval for interval in narrow.intervals}
-    for interval in wide.intervals:
-        inner = found.get(interval.attribute)
-        if inner is None or inner.low < interval.low or inner.high > interval.high:
+class _Extent:
+    """A clause in the form that tells fast whether it covers another."""
+
+    __slots__ = ("clause", "conditions", "intervals", "words")
+
+    def __init__(self, clause: Clause) -> None:
+        self.clause = clause
+        self.words = clause.words
+        self.conditions = frozenset((*clause.equals, *clause.regions, *clause.residuals))
+        self.intervals = {interval.attribute: interval for interval in clause.intervals}
+
+    def covers(self, other: _Extent) -> bool:
+        """Whether every event that satisfies the other surely satisfies this one."""
+        if not (self.conditions <= other.conditions and self.words <= other.words):
             return False
-    return set(wide.regions) <= set(narrow.regions) and set(wide.residuals) <= set(narrow.residuals)
+        for attribute, interval in self.intervals.items():
+            inner = other.intervals.get(attribute)
+            if inner is None or inner.low < interval.low or inner.high > interval.high:
+                return False
+        return True
