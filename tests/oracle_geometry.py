@@ -294,7 +294,7 @@ def place_in_region(place: Location, region: Circle | Box | Polygon, space: str)
 def places_meet(first: Location, second: Location, space: str) -> bool:
     """Whether two places share a point."""
     one, two = exact(first), exact(second)
-    return any(shapes_meet(shifted(one, turn), two) for turn in _turns(space))
+    return any(shapes_meet(turned, two) for turned in copies(one, two, space))
 
 
 def place_within(inner: Location, outer: Location, space: str) -> bool:
@@ -304,7 +304,7 @@ def place_within(inner: Location, outer: Location, space: str) -> bool:
         low, high = Fraction(outer.ymin), Fraction(outer.ymax)  # all the way round: no seam
         west, east = Fraction(-1080), Fraction(1080)
         large = [[(west, low), (east, low), (east, high), (west, high)]]
-    return any(covers(large, shifted(small, turn)) for turn in _turns(space))
+    return any(covers(large, turned) for turned in copies(small, large, space))
 
 
 def place_near_point(place: Location, centre: Point, radius_m: float, space: str) -> bool:
@@ -327,8 +327,12 @@ def places_near(first: Location, second: Location, distance_m: float, space: str
     return near(projected(first, project), projected(second, project), distance_m)
 
 
-def _turns(space: str) -> tuple[int, ...]:
-    return _TURNS if space == "globe" else (0,)
+def copies(shape: Shape, other: Shape, space: str) -> Iterator[Shape]:
+    """The shape on every turn round the globe on which it can meet the other one."""
+    xs, others = [x for x, _ in shape[0]], [x for x, _ in other[0]]
+    for turn in _TURNS if space == "globe" else (0,):
+        if min(xs) + turn <= max(others) and min(others) <= max(xs) + turn:
+            yield shifted(shape, turn)
 
 
 def fixed(region: Region, at: Point | None) -> Circle | Box | Polygon | None:

@@ -4,12 +4,14 @@ Values come from small pools, so that equal values, shared borders and touching 
 drawn often. On the globe all latitudes of the pools are north of the equator: then no shape
 holds the antipode of another one, where the azimuthal projection has no bearing and a
 distance would hang on the last bit; the antimeridian and the north pole are drawn often. For
-the same reason radii there are never 0: a metre is far more than rounding.
+the same reason radii there are never 0: a metre is far more than rounding. Strategies are
+cached: Hypothesis spends more time on making and checking them than on drawing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -57,9 +59,14 @@ OUTLINES: tuple[Sequence[Sequence[tuple[float, float]]], ...] = (
 WEST_EDGES = (-360.0, -182.0, -180.0, -1.0, 0.0, 1.0, 177.0, 178.0, 179.0, 356.0)
 SOUTH_EDGES = (1.0, 2.0, 86.0)
 
+_ONE_IN_FOUR = st.sampled_from((False, False, False, True))
+_NEGATION = st.sampled_from(("", "NOT "))
+_NUMBERS, _STRINGS = st.sampled_from(NUMBERS), st.sampled_from(STRINGS)
+
 # --- places -----------------------------------------------------------------------------------
 
 
+@cache
 def points(space: str) -> st.SearchStrategy[Point]:
     """Points on the pool's grid."""
     if space == "globe":
@@ -67,17 +74,20 @@ def points(space: str) -> st.SearchStrategy[Point]:
     return st.builds(Point, st.sampled_from(GRID), st.sampled_from(GRID))
 
 
-@st.composite
-def boxes(draw: st.DrawFn, space: str) -> Box:
+@cache
+def boxes(space: str) -> st.SearchStrategy[Box]:
     """Boxes; some are lines or points, and on the globe some cross the antimeridian."""
-    first, second = draw(points(space)), draw(points(space))
-    ymin, ymax = sorted((first.y, second.y))
-    xmin, xmax = first.x, second.x
-    if xmin > xmax and (space == "planar" or draw(st.booleans())):
-        xmin, xmax = xmax, xmin
-    return Box(xmin, ymin, xmax, ymax)
+
+    def box(first: Point, second: Point, ordered: bool) -> Box:
+        xmin, xmax = first.x, second.x
+        if ordered or space == "planar":
+            xmin, xmax = min(xmin, xmax), max(xmin, xmax)
+        return Box(xmin, min(first.y, second.y), xmax, max(first.y, second.y))
+
+    return st.builds(box, points(space), points(space), st.booleans())
 
 
+@cache
 def circles(space: str) -> st.SearchStrategy[Circle]:
     """Circles round points of the grid."""
     return st.builds(
@@ -85,35 +95,43 @@ def circles(space: str) -> st.SearchStrategy[Circle]:
     )
 
 
+@cache
 def radii(space: str) -> st.SearchStrategy[float]:
     """Radii and distances."""
     return st.sampled_from(RADII_M if space == "globe" else RADII)
 
 
-@st.composite
-def polygons(draw: st.DrawFn, space: str) -> Polygon:
+@cache
+def polygons(space: str) -> st.SearchStrategy[Polygon]:
     """Convex and concave polygons, some with holes; on the globe some pass 180."""
-    exterior, *holes = draw(st.sampled_from(OUTLINES))
-    x0 = draw(st.sampled_from(WEST_EDGES if space == "globe" else GRID))
-    y0 = draw(st.sampled_from(SOUTH_EDGES if space == "globe" else GRID))
-    scale = draw(st.sampled_from((1.0, 0.5)))
-
-    def placed(ring: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        return [(x0 + scale * x, y0 + scale * y) for x, y in ring]
-
-    return Polygon(tuple(placed(exterior)), tuple(tuple(placed(hole)) for hole in holes))
+    return st.builds(
+        _placed,
+        st.sampled_from(range(len(OUTLINES))),
+        st.sampled_from(WEST_EDGES if space == "globe" else GRID),
+        st.sampled_from(SOUTH_EDGES if space == "globe" else GRID),
+        st.sampled_from((1.0, 0.5)),
+    )
 
 
+@cache
+def _placed(outline: int, x0: float, y0: float, scale: float) -> Polygon:
+    rings = [tuple((x0 + scale * x, y0 + scale * y) for x, y in ring) for ring in OUTLINES[outline]]
+    return Polygon(rings[0], tuple(rings[1:]))
+
+
+@cache
 def locations(space: str) -> st.SearchStrategy[Location]:
     """Where an event may be; points most often."""
     return st.one_of(points(space), points(space), boxes(space), polygons(space))
 
 
+@cache
 def fixed_regions(space: str) -> st.SearchStrategy[Circle | Box | Polygon]:
     """Regions that stay where they are."""
     return st.one_of(circles(space), boxes(space), polygons(space))
 
 
+@cache
 def regions(space: str) -> st.SearchStrategy[Region]:
     """Every kind of region, `Around` included."""
     return st.one_of(circles(space), boxes(space), polygons(space), st.builds(Around, radii(space)))
@@ -122,34 +140,39 @@ def regions(space: str) -> st.SearchStrategy[Region]:
 # --- values -----------------------------------------------------------------------------------
 
 
+@cache
 def numbers() -> st.SearchStrategy[float | int]:
     """Finite numbers."""
     return st.sampled_from(NUMBERS)
 
 
+@cache
 def values() -> st.SearchStrategy[Value]:
     """What an event's attribute may hold, NaN and infinities included."""
     odd = st.sampled_from((float("nan"), float("inf"), float("-inf"), -0.0))
     return st.one_of(numbers(), numbers(), st.sampled_from(STRINGS), st.booleans(), odd)
 
 
-@st.composite
-def attributes(draw: st.DrawFn) -> dict[str, Value]:
+@cache
+def attributes() -> st.SearchStrategy[dict[str, Value]]:
     """Attributes of an event: usually of the type their name suggests, sometimes not."""
-    usual: dict[str, st.SearchStrategy[Value]] = {name: numbers() for name in NUMERIC}
-    usual |= {name: st.sampled_from(STRINGS) for name in TEXTUAL}
-    usual |= {name: st.booleans() for name in LOGICAL}
-    names = draw(st.lists(st.sampled_from(ATTRIBUTES), unique=True))
-    odd = draw(st.sampled_from((False, False, True)))
-    return {name: draw(values() if odd or name in MIXED else usual[name]) for name in names}
+    usual: dict[str, st.SearchStrategy[Value]] = dict.fromkeys(NUMERIC, numbers())
+    usual |= dict.fromkeys(TEXTUAL, st.sampled_from(STRINGS))
+    usual |= dict.fromkeys(LOGICAL, st.booleans())
+    usual |= dict.fromkeys(MIXED, values())
+    odd = dict.fromkeys(ATTRIBUTES, values())
+    regular = st.fixed_dictionaries({}, optional=usual)
+    return st.one_of(regular, regular, st.fixed_dictionaries({}, optional=odd))
 
 
+@cache
 def keywords(max_size: int = 4) -> st.SearchStrategy[frozenset[str]]:
     """Sets of words, in different spellings of the same word."""
     spelt = st.sampled_from([*WORDS, *(word.upper() for word in WORDS), "full", "STRASSE"])
     return st.frozensets(spelt, max_size=max_size)
 
 
+@cache
 def times() -> st.SearchStrategy[int]:
     """Instants, some of them equal, some a microsecond apart."""
     return st.sampled_from(TIMES)
@@ -189,95 +212,118 @@ def _rings(polygon: Polygon) -> str:
     return "(" + ", ".join(f"({ring})" for ring in rings) + ")"
 
 
-_NAMES = st.sampled_from(ATTRIBUTES)
-_LITERALS: st.SearchStrategy[Value] = st.one_of(
-    numbers(), numbers(), st.sampled_from(STRINGS), st.booleans()
-)
-
-
-def _of_type(name: str) -> st.SearchStrategy[Value]:
+def _values_for(name: str) -> st.SearchStrategy[Value]:
     """Literals that fit an attribute's usual type, most of the time."""
+    anything = st.one_of(_NUMBERS, _STRINGS, st.booleans())
     if name in NUMERIC:
-        return st.one_of(numbers(), numbers(), _LITERALS)
-    if name in TEXTUAL:
-        return st.one_of(st.sampled_from(STRINGS), st.sampled_from(STRINGS), _LITERALS)
-    return _LITERALS
+        return st.one_of(_NUMBERS, _NUMBERS, anything)
+    return st.one_of(_STRINGS, _STRINGS, anything) if name in TEXTUAL else anything
 
 
-@st.composite
-def comparisons(draw: st.DrawFn) -> str:
+def _pool_for(name: str) -> st.SearchStrategy[Value]:
+    """Literals that have an order among them."""
+    return _STRINGS if name in TEXTUAL else _NUMBERS
+
+
+@cache
+def comparisons() -> st.SearchStrategy[str]:
     """One comparison, the attribute on either side; or a bare boolean attribute."""
-    name = draw(_NAMES)
-    if name in LOGICAL and draw(st.booleans()):
-        return named(name)
-    value = draw(_of_type(name))
-    equality = ("=", "<>")
-    order = ("=", "<>", "<", "<=", ">", ">=")
-    operator = draw(st.sampled_from(equality if isinstance(value, bool) else order))
-    sides = [named(name), literal(value)]
-    if draw(st.sampled_from((False, False, False, True))):
-        sides.reverse()
-    return f"{sides[0]} {operator} {sides[1]}"
 
+    def text(name: str, value: Value, operator: str, mirrored: bool) -> str:
+        if isinstance(value, bool) and operator not in ("=", "<>"):
+            operator = "="
+        left, right = named(name), literal(value)
+        return f"{right} {operator} {left}" if mirrored else f"{left} {operator} {right}"
 
-@st.composite
-def ranges(draw: st.DrawFn) -> str:
-    """BETWEEN, over numbers or strings; sometimes empty."""
-    name = draw(_NAMES)
-    pool: Sequence[Value] = STRINGS if name in TEXTUAL else NUMBERS
-    low, high = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
-    negation = draw(st.sampled_from(("", "NOT ")))
-    return f"{named(name)} {negation}BETWEEN {literal(low)} AND {literal(high)}"
-
-
-@st.composite
-def choices(draw: st.DrawFn) -> str:
-    """IN, short or long, over values of one type or, now and then, of several."""
-    name = draw(_NAMES)
-    pool: Sequence[Value] = STRINGS if name in TEXTUAL else NUMBERS
-    if name in MIXED:
-        pool = (*NUMBERS[:4], *STRINGS[:4], True, False)
-    chosen = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=10))
-    negation = draw(st.sampled_from(("", "NOT ")))
-    return f"{named(name)} {negation}IN ({', '.join(literal(value) for value in chosen)})"
-
-
-@st.composite
-def likes(draw: st.DrawFn) -> str:
-    """LIKE with wildcards and escapes."""
-    name = draw(st.sampled_from(TEXTUAL + MIXED))
-    pattern = "".join(
-        draw(st.lists(st.sampled_from(("a", "b", "%", "_", "\\%", "\\_", "\\\\", "é")), max_size=4))
+    operators = st.sampled_from(("=", "<>", "<", "<=", ">", ">="))
+    return st.one_of(
+        *(
+            st.builds(text, st.just(name), _values_for(name), operators, _ONE_IN_FOUR)
+            for name in ATTRIBUTES
+        ),
+        st.sampled_from(LOGICAL),
     )
-    negation = draw(st.sampled_from(("", "NOT ")))
-    return f"{named(name)} {negation}LIKE {quoted(pattern)}"
 
 
-@st.composite
-def absences(draw: st.DrawFn) -> str:
+@cache
+def ranges() -> st.SearchStrategy[str]:
+    """BETWEEN, over numbers or strings; sometimes empty."""
+
+    def text(name: str, negation: str, low: Value, high: Value) -> str:
+        return f"{named(name)} {negation}BETWEEN {literal(low)} AND {literal(high)}"
+
+    return st.one_of(
+        *(
+            st.builds(text, st.just(name), _NEGATION, _pool_for(name), _pool_for(name))
+            for name in ATTRIBUTES
+        )
+    )
+
+
+@cache
+def choices() -> st.SearchStrategy[str]:
+    """IN, short or long, over values of one type or, now and then, of several."""
+
+    def text(name: str, negation: str, chosen: list[Value]) -> str:
+        return f"{named(name)} {negation}IN ({', '.join(literal(value) for value in chosen)})"
+
+    several = st.sampled_from((*NUMBERS[:4], *STRINGS[:4], True, False))
+    return st.one_of(
+        *(
+            st.builds(text, st.just(name), _NEGATION, st.lists(pool, min_size=1, max_size=10))
+            for name in ATTRIBUTES
+            for pool in (several if name in MIXED else _pool_for(name),)
+        )
+    )
+
+
+@cache
+def likes() -> st.SearchStrategy[str]:
+    """LIKE with wildcards and escapes."""
+
+    def text(name: str, negation: str, pieces: list[str]) -> str:
+        return f"{named(name)} {negation}LIKE {quoted(''.join(pieces))}"
+
+    pieces = st.sampled_from(("a", "b", "%", "_", "\\%", "\\_", "\\\\", "é"))
+    return st.builds(
+        text, st.sampled_from(TEXTUAL + MIXED), _NEGATION, st.lists(pieces, max_size=4)
+    )
+
+
+@cache
+def absences() -> st.SearchStrategy[str]:
     """IS NULL and IS NOT NULL."""
-    return f"{named(draw(_NAMES))} IS {draw(st.sampled_from(('', 'NOT ')))}NULL"
+    return st.builds("{} IS {}NULL".format, st.sampled_from(ATTRIBUTES).map(named), _NEGATION)
 
 
-@st.composite
-def spatial(draw: st.DrawFn, space: str) -> str:
+@cache
+def spatial(space: str) -> st.SearchStrategy[str]:
     """S_INTERSECTS, S_WITHIN and S_DWITHIN."""
-    place = wkt(draw(locations(space)))
-    if draw(st.sampled_from((False, False, False, True))):
-        parts = draw(st.lists(polygons(space), min_size=1, max_size=2))
-        place = "MULTIPOLYGON(" + ", ".join(_rings(part) for part in parts) + ")"
-    operator = draw(st.sampled_from(("S_INTERSECTS", "S_WITHIN", "S_DWITHIN")))
-    extra = f", {draw(radii(space))!r}" if operator == "S_DWITHIN" else ""
-    return f"{operator}(location, {place}{extra})"
+
+    def several(parts: list[Polygon]) -> str:
+        return "MULTIPOLYGON(" + ", ".join(_rings(part) for part in parts) + ")"
+
+    single = locations(space).map(wkt)
+    multiple = st.lists(polygons(space), min_size=1, max_size=2).map(several)
+    shapes = st.one_of(single, single, multiple)
+    return st.one_of(
+        st.builds("S_INTERSECTS(location, {})".format, shapes),
+        st.builds("S_WITHIN(location, {})".format, shapes),
+        st.builds("S_DWITHIN(location, {}, {!r})".format, shapes, radii(space)),
+    )
 
 
-@st.composite
-def wordings(draw: st.DrawFn) -> str:
+@cache
+def wordings() -> st.SearchStrategy[str]:
     """A_CONTAINS over one or two words."""
-    words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=2))
-    return f"A_CONTAINS(keywords, ({', '.join(quoted(word) for word in words)}))"
+
+    def text(words: list[str]) -> str:
+        return f"A_CONTAINS(keywords, ({', '.join(map(quoted, words))}))"
+
+    return st.lists(st.sampled_from(WORDS), min_size=1, max_size=2).map(text)
 
 
+@cache
 def predicates(space: str) -> st.SearchStrategy[str]:
     """One predicate of any kind."""
     plain = comparisons()
@@ -286,6 +332,7 @@ def predicates(space: str) -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def filters(space: str, max_leaves: int = 6) -> st.SearchStrategy[str]:
     """CQL2 text: predicates under nested AND, OR and NOT."""
 
@@ -304,55 +351,78 @@ def filters(space: str, max_leaves: int = 6) -> st.SearchStrategy[str]:
 # --- events and subscriptions ---------------------------------------------------------------------
 
 
-@st.composite
-def events(draw: st.DrawFn, space: str = "globe", id: str | None = None) -> Event:
+@cache
+def events(space: str = "globe", id: str | None = None) -> st.SearchStrategy[Event]:
     """Events; most have a location, some have times."""
-    start, end, expires = draw(st.lists(st.none() | times(), min_size=3, max_size=3))
-    if start is not None:
-        end = None if end is None else max(start, end)
-        expires = None if expires is None else max(start, expires)
-    return Event(
-        id=draw(ids("e")) if id is None else id,
-        attributes=draw(attributes()),
-        keywords=draw(keywords()),
-        location=draw(st.one_of(locations(space), locations(space), st.none())),
-        start=start,
-        end=end,
-        expires=expires,
+    return st.builds(
+        _event,
+        ids("e") if id is None else st.just(id),
+        attributes(),
+        keywords(),
+        st.one_of(locations(space), locations(space), st.none()),
+        *([st.none() | times()] * 3),
     )
 
 
-@st.composite
+def _event(
+    id: str,
+    attributes: dict[str, Value],
+    keywords: frozenset[str],
+    location: Location | None,
+    start: int | None,
+    end: int | None,
+    expires: int | None,
+) -> Event:
+    if start is not None:
+        end = None if end is None else max(start, end)
+        expires = None if expires is None else max(start, expires)
+    return Event(id, attributes, keywords, location, start, end, expires)
+
+
+@cache
 def subscriptions(
-    draw: st.DrawFn, space: str = "globe", id: str | None = None, around: bool = False
-) -> Subscription:
+    space: str = "globe", id: str | None = None, around: bool = False
+) -> st.SearchStrategy[Subscription]:
     """Subscriptions; `around=True` lets some of them follow their subscriber."""
-    where = draw(st.none() | filters(space))
-    region = draw(st.none() | (regions(space) if around else fixed_regions(space)))
+    return st.builds(
+        _subscription,
+        ids("s") if id is None else st.just(id),
+        st.sampled_from((None, "ann", "bob")),
+        st.none() | filters(space),
+        st.one_of(st.just(frozenset[str]()), keywords(max_size=2)),
+        st.none() | (regions(space) if around else fixed_regions(space)),
+        st.none() | times(),
+    )
+
+
+def _subscription(
+    id: str,
+    subscriber: str | None,
+    where: str | None,
+    keywords: frozenset[str],
+    region: Region | None,
+    expires: int | None,
+) -> Subscription:
     try:
-        return Subscription(
-            id=draw(ids("s")) if id is None else id,
-            subscriber=draw(st.sampled_from((None, "ann", "bob"))),
-            where=where,
-            keywords=draw(st.one_of(st.just(frozenset()), keywords(max_size=2))),
-            region=region,
-            expires=draw(st.none() | times()),
-        )
+        return Subscription(id, subscriber, where, keywords, region, expires)
     except FilterTooLarge:
         assume(False)
         raise
 
 
+@cache
 def ids(prefix: str) -> st.SearchStrategy[str]:
     """Ids such as e7."""
     return st.integers(0, 99).map(lambda number: f"{prefix}{number}")
 
 
+@cache
 def event_lists(space: str = "globe", max_size: int = 8) -> st.SearchStrategy[list[Event]]:
     """Several events with different ids."""
     return st.lists(events(space), max_size=max_size, unique_by=lambda event: event.id)
 
 
+@cache
 def subscription_lists(
     space: str = "globe", max_size: int = 8, around: bool = False
 ) -> st.SearchStrategy[list[Subscription]]:
