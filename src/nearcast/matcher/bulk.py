@@ -141,10 +141,10 @@ def _encode_by_hand(
     table: Any, rows: npt.NDArray[np.intp], schema: Schema, space: Space, at: Point | None
 ) -> list[tuple[int, EncodedClause]]:
     """(row, clause) of the rows that are made into objects first."""
-    from nearcast.model.codec import subscriptions_from_arrow
-
     if not rows.size:
         return []
+    from nearcast.model.codec import subscriptions_from_arrow
+
     try:
         made: list[Subscription] = subscriptions_from_arrow(table.take(rows))
     except BatchError as error:

@@ -43,9 +43,7 @@ class Scan:
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """Compare every event with every clause, on one core."""
         store = self._clauses
-        found: Pairs = kernels.match_events(
-            store.table, store.rows, batch, 0, batch.size, counters
-        )
+        found: Pairs = kernels.match_events(store.table, store.rows, batch, counters)
         return found
 
     def add_events(self, rows: Rows) -> None:
