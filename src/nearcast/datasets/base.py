@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from nearcast.datasets.streams import BATCH_ROWS, BLOCK_ROWS, regroup
 from nearcast.errors import DatasetError
 from nearcast.model.geometry import Space
 
-__all__ = ["EPOCH", "Workload", "arrival_times", "require"]
+__all__ = ["EPOCH", "Workload", "arrival_times", "require", "settle_types"]
 
 #: When seeded time begins: 1 January 2026, 00:00 UTC.
 EPOCH = to_micros("2026-01-01T00:00:00Z")
@@ -27,6 +28,38 @@ def require(holds: bool, name: str, value: object, remedy: str) -> None:
     """Refuse a parameter, naming it, its value and the remedy."""
     if not holds:
         raise DatasetError(f"{name}: {value!r} is not valid; {remedy}")
+
+
+def settle_types(parameters: Any) -> None:
+    """Refuse fields of a frozen dataclass that are not of their type; lists become tuples.
+
+    A whole number may stand for a float and a list for a tuple, so that parameters survive
+    a trip through JSON.
+    """
+    hints = get_type_hints(type(parameters))
+    for field in fields(parameters):
+        given, hint = getattr(parameters, field.name), hints[field.name]
+        value = tuple(given) if isinstance(given, list) else given
+        wanted = str(hint).removeprefix("typing.") if get_origin(hint) else hint.__name__
+        require(_fits(value, hint), field.name, given, f"give {wanted}")
+        object.__setattr__(parameters, field.name, value)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in inner
+    if origin is tuple:
+        if not isinstance(value, tuple) or len(value) != len(inner):
+            return False
+        return all(_fits(one, kind) for one, kind in zip(value, inner, strict=True))
+    if inner:  # a union
+        return any(_fits(value, kind) for kind in inner)
+    if isinstance(value, bool):
+        return False
+    if hint is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, hint)
 
 
 def arrival_times(
@@ -52,8 +85,8 @@ class Workload(ABC):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
-        require(whole and self.seed >= 0, "seed", self.seed, "give an integer ≥ 0")
+        settle_types(self)
+        require(self.seed >= 0, "seed", self.seed, "give an integer ≥ 0")
         self._check()
 
     @abstractmethod

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearcast.clock import Micros, to_micros
 from nearcast.datasets import columns
-from nearcast.datasets.base import EPOCH, Workload, require
+from nearcast.datasets.base import EPOCH, Workload, require, settle_types
 from nearcast.datasets.movers import Positions, Routes, Taxis, people
 from nearcast.datasets.offers import Shops, offer_block, open_shops
 from nearcast.datasets.roads import RoadNetwork
@@ -42,6 +42,7 @@ class City:
     n_targets: int = 160
 
     def __post_init__(self) -> None:
+        settle_types(self)
         require(self.seed >= 0, "seed", self.seed, "give an integer ≥ 0")
         require(-170 <= self.lon <= 170, "lon", self.lon, "give −170 … 170")
         require(-70 <= self.lat <= 70, "lat", self.lat, "give −70 … 70")

@@ -16,12 +16,12 @@ from nearcast.datasets.clusters import Clusters
 from nearcast.datasets.popularity import Popularity
 from nearcast.datasets.readers import DataFolder
 from nearcast.datasets.streams import BLOCK_ROWS, generator
-from nearcast.model.geometry import SPACES, Space
+from nearcast.model.geometry import Space
 
 __all__ = ["LfWorkload"]
 
 _SIZES = {"short": (6, 20), "long": (100, 1000)}
-_LONG_BLOCK_ROWS = 512  # long messages: a block of 8192 would hold 4.5 million words
+_LONG_BLOCK_ROWS = 128  # long messages: a block of 8192 would hold 4.5 million words
 _EXTENTS = {"globe": (-125.0, 24.0, -66.0, 50.0), "planar": (0.0, 0.0, 1.0, 1.0)}
 _SOURCES = ("nyc_gowalla_checkins", "nyc_gowalla_venues", "us_geo_hashtags")
 
@@ -56,7 +56,6 @@ class LfWorkload(Workload):
     def _check(self) -> None:
         require(self.message in _SIZES, "message", self.message, "give short or long")
         require(self.location in ("point", "range"), "location", self.location, "point or range")
-        require(self.space in SPACES, "space", self.space, "give globe or planar")
         require(
             self.source is None or (self.source in _SOURCES and self.space == "globe"),
             "source",
