@@ -41,12 +41,14 @@ def turned(shape: shapely.Geometry, turn: int) -> shapely.Geometry:
 
 @st.composite
 def ragged(draw: st.DrawFn) -> Polygon:
-    """Any simple polygon over whole numbers, now and then with a hole."""
+    """Polygons with any corners over whole numbers, in order of their bearing from (1/2, 1/3);
+    now and then with a hole that is a smaller copy."""
     whole = st.tuples(st.integers(-4, 4), st.integers(-4, 4))
     corners = draw(st.lists(whole, min_size=3, max_size=8, unique=True))
-    hole = draw(st.none() | st.lists(whole, min_size=3, max_size=4, unique=True))
+    corners.sort(key=lambda corner: math.atan2(corner[1] - 1 / 3, corner[0] - 1 / 2))
+    hole = [(0.5 + (x - 0.5) / 4, 0.375 + (y - 0.375) / 4) for x, y in corners]
     try:
-        return Polygon(tuple(corners), () if hole is None else (tuple(hole),))
+        return Polygon(tuple(corners), (tuple(hole),) if draw(st.booleans()) else ())
     except ValidationError:
         assume(False)
         raise
