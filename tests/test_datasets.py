@@ -295,7 +295,7 @@ class TestLf:
         words = np.array(single["keywords"].combine_chunks().flatten().to_pylist())
         total = (1 / np.arange(1, 100_001)).sum()
         for rank in (1, 2, 5, 10):
-            assert np.mean(words == f"w{rank - 1:05d}") == pytest.approx(1 / rank / total, rel=0.1)
+            assert np.mean(words == f"w{rank - 1:06d}") == pytest.approx(1 / rank / total, rel=0.1)
         assert len(set(words)) > 10_000
 
     @pytest.mark.parametrize("space", SPACES)

@@ -14,11 +14,11 @@ __all__ = [
     "INTERVALS",
     "KEYWORDS",
     "TIME",
-    "attribute_names",
     "boxes_wkb",
     "intervals",
     "lists",
     "named",
+    "names",
     "nullable",
     "numbered",
     "offsets_of",
@@ -45,9 +45,9 @@ def numbered(prefix: str, first: int, rows: int, digits: int = _ID_DIGITS) -> pa
     return named(_padded(prefix, numbers, digits), np.arange(rows))
 
 
-def attribute_names(prefix: str, count: int) -> NDArray[np.uint8]:
+def names(prefix: str, count: int, digits: int = 2) -> NDArray[np.uint8]:
     """A table of `count` names of equal width, one a row: a00, a01, …"""
-    return _padded(prefix, np.arange(count), max(2, len(str(count - 1))))
+    return _padded(prefix, np.arange(count), max(digits, len(str(count - 1))))
 
 
 def _padded(prefix: str, numbers: NDArray[np.int64], digits: int) -> NDArray[np.uint8]:

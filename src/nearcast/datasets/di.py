@@ -65,7 +65,7 @@ class DiWorkload(Workload):
 
     @cached_property
     def _names(self) -> NDArray[np.uint8]:
-        return columns.attribute_names("a", self.total_attributes)
+        return columns.names("a", self.total_attributes)
 
     @cached_property
     def _days(self) -> NDArray[np.float64] | None:

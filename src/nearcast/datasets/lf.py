@@ -91,7 +91,7 @@ class LfWorkload(Workload):
         if self.source is not None:
             words, counts = DataFolder().words(self.source)
             return words, Popularity(counts)
-        names = columns.attribute_names("w", self.vocabulary)
+        names = columns.names("w", self.vocabulary, digits=6)
         words = columns.named(names, np.arange(self.vocabulary))
         return words, Popularity.zipf(self.vocabulary, self.alpha)
 

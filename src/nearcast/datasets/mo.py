@@ -90,7 +90,7 @@ class MoWorkload(Workload):
 
     @cached_property
     def _names(self) -> NDArray[np.uint8]:
-        return columns.attribute_names("a", self.m)
+        return columns.names("a", self.m)
 
     @cached_property
     def _pick_ups(self) -> NDArray[np.float64] | None:
