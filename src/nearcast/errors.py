@@ -43,7 +43,10 @@ __all__ = [
 
 def _shown(value: object, limit: int = 80) -> str:
     """A repr short enough for one line of an error message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply; an int of thousands of digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
