@@ -34,13 +34,13 @@ Ring: TypeAlias = tuple[tuple[float, float], ...]
 
 
 def _number(value: object, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool):
+        raise ValidationError(field, value, "give a number")
+    if not isinstance(value, int | float):
         try:  # NumPy scalars and the like
             value = float(value.__float__())  # type: ignore[attr-defined]
         except (AttributeError, TypeError, ValueError):
             raise ValidationError(field, value, "give a number") from None
-        if isinstance(value, bool):
-            raise ValidationError(field, value, "give a number")
     try:
         number = float(value)
     except OverflowError:

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 _PLACE_KINDS = "a GeoJSON Point, Polygon or MultiPolygon cut at the antimeridian"
 _REGION_KINDS = "a Circle, a Polygon, a MultiPolygon cut at the antimeridian, or Around"
-_AREA_WKT = re.compile(r"\s*(MULTI)?POLYGON\s*\(", re.IGNORECASE | re.ASCII)
+_AREA_WKT = re.compile(r"\s*(MULTI)?POLYGON[\s\d.,()e+-]*", re.IGNORECASE | re.ASCII)
 
 
 # --- GeoJSON, written ---------------------------------------------------------------------------
@@ -201,14 +201,16 @@ def _made(field: str, make: Callable[..., _T], *args: Any) -> _T:
 
 
 def _region_from_wkt(text: str, space: Space, field: str) -> Region:
+    import numpy
     import shapely
 
     remedy = "write WKT such as POLYGON((0 0, 2 0, 2 1, 0 0))"
-    if not _AREA_WKT.match(text) or not text.isascii():
+    if not _AREA_WKT.fullmatch(text):
         # Nothing else goes to the parser: nested collections would end the process.
         raise ValidationError(field, text, f"a region in text is a polygon; {remedy}")
     try:
-        shape = shapely.from_wkt(text)
+        with numpy.errstate(all="ignore"):  # 1e999 is refused below, without a warning first
+            shape = shapely.from_wkt(text)
     except shapely.errors.ShapelyError as error:
         reason = str(error).strip().splitlines()[0]
         raise ValidationError(field, text, f"{remedy} ({reason})") from None
