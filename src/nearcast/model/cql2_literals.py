@@ -41,7 +41,8 @@ def number_text(value: float) -> str:
     >>> number_text(3300.0), number_text(0.1), number_text(1e300)
     ('3300', '0.1', '1e+300')
     """
-    return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e16 else repr(number)
 
 
 def value_text(value: Scalar) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from nearcast.errors import FilterError, FilterTooLarge, ValidationError
-from nearcast.model.cql2_text import locate, read_text
+from nearcast.model.cql2_text import locate, read_text, stray_keyword
 from nearcast.model.expressions import Constant, Expression, RefusalError, attributes_of, read_json
 from nearcast.model.normal_form import MAX_INDEXED_IN, normal_form
 from nearcast.model.predicates import Clause
@@ -58,6 +58,8 @@ class Filter:
         tree = _tree(text_or_json)
         try:
             expression = read_json(tree)
+            if text is not None:
+                _check_names(expression, text)
         except RefusalError as refusal:
             _refuse(refusal, text)
         try:
@@ -120,6 +122,15 @@ def _loaded(text: str) -> Any:
         raise FilterError(f"not JSON that can be read: {error}", text) from None
     except RecursionError:
         raise FilterError("the JSON is nested too deeply; flatten it", text) from None
+
+
+def _check_names(expression: Expression, text: str) -> None:
+    name = stray_keyword(text, attributes_of(expression))
+    if name is not None:
+        raise RefusalError(
+            f'{name} is a keyword; as the name of a property write "{name}"',
+            rf"(?:^|[(,=<>]|\b(?:AND|OR|NOT)\b)\s*(?P<at>\b{name}\b)",
+        )
 
 
 def _refuse(refusal: RefusalError, text: str | None) -> NoReturn:
