@@ -173,9 +173,10 @@ class TestRunner:
         with pytest.raises(BenchError, match="measure nothing"):
             measure(trial(contender("a")), repetitions=0)
 
-    def test_a_trial_can_set_its_own_repetitions(self):
-        found = list(measure_all([trial(contender("a"), repetitions=2)], repetitions=9))
-        assert len(found[0].seconds) == 2
+    def test_a_trial_can_bound_its_repetitions(self):
+        bounded = trial(contender("a"), at_most=2)
+        assert [len(m.seconds) for m in measure_all([bounded], repetitions=9)] == [2]
+        assert [len(m.seconds) for m in measure_all([bounded], repetitions=1)] == [1]
 
     def test_the_listener_hears_what_happens(self):
         heard: list[str] = []

@@ -5,6 +5,7 @@ Every kernel on the way compiles and is kept on disk, and every answer is known 
 
 from __future__ import annotations
 
+from nearcast.datasets import workload
 from nearcast.errors import BenchError
 from nearcast.index import registry
 from nearcast.matcher import Matcher
@@ -36,6 +37,7 @@ _EVENTS = (
     Event(id="there", attributes={"price": 20}, location=Point(30.0, 30.0)),
     Event(id="wide", location=Box(0.5, 0.5, 1.5, 1.5)),
 )
+_PEOPLE, _OFFERS = 50, 600  # enough events for a batch to be split among threads
 _WANTED = {
     "everywhere": ["all", "cheap"],
     "here": ["all", "box", "cheap", "circle", "name", "polygon", "words"],
@@ -52,6 +54,21 @@ def rehearse(index: str) -> None:
             _expect(index, _forwards(index, space), entry.approximate)
         if entry.events is not None:
             _expect(index, _backwards(index, space), entry.approximate)
+    _in_bulk(index)
+
+
+def _in_bulk(index: str) -> None:
+    """Arrow tables of seeded workloads: intervals and boxes, words, circles and filters."""
+    entry = registry.entry(index)
+    for source in (workload("mo"), workload("lf"), workload("city", radius_m=1000.0, n_shops=20)):
+        subscriptions, events = source.subscription_table(_PEOPLE), source.event_table(_OFFERS)
+        matcher = Matcher(index=index, space=source.space)
+        if entry.subscriptions is not None:
+            matcher.add_subscriptions(subscriptions)
+            matcher.match_events(events)
+        if entry.events is not None:
+            matcher.add_events(events)
+        matcher.check_invariants()
 
 
 def _forwards(index: str, space: Space) -> set[tuple[str, str]]:

@@ -38,7 +38,7 @@ def measure_all(
 
 def measure(trial: Trial, repetitions: int = 5, listener: Listener = _unheard) -> list[Measurement]:
     """Let the contenders of one trial take turns; raise BenchError at the first wrong answer."""
-    rounds = repetitions if trial.repetitions is None else trial.repetitions
+    rounds = repetitions if trial.at_most is None else min(repetitions, trial.at_most)
     _check(trial, rounds)
     label = _label(trial)
     listener(f"{label}: computing the truth")

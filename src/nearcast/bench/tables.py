@@ -34,8 +34,9 @@ def _operation_grid(operation: str, group: list[Measurement]) -> Grid:
     points = list(dict.fromkeys(name for m in group for name in m.parameters))
     wrong = any(m.approximate for m in group)
     memory = any(m.memory for m in group)
-    columns = [*points, "contender", "median", "quartiles", f"per {group[0].unit}", "rate/s"]
-    columns += ["build", "compile"]
+    many = any(m.work > 1 for m in group)
+    columns = [*points, "contender", "median", "quartiles"]
+    columns += [f"per {group[0].unit}", "rate/s"] * many + ["build", "compile"]
     columns += ["bytes"] * memory + ["missed", "false"] * wrong
     rows = [
         (
@@ -43,8 +44,7 @@ def _operation_grid(operation: str, group: list[Measurement]) -> Grid:
             m.contender,
             time_text(m.spread.median),
             f"{time_text(m.spread.q1)} – {time_text(m.spread.q3)}",
-            time_text(m.item_s),
-            f"{m.rate:,.0f}" if m.rate >= 10 else f"{m.rate:.3g}",
+            *((time_text(m.item_s), _number(m.rate)) if many else ()),
             time_text(m.build_s),
             time_text(m.compile_s),
             *((bytes_text(m.memory.get("total", 0)),) if memory else ()),
@@ -66,7 +66,7 @@ def claim_grid(claims: Iterable[Claim]) -> Grid:
         target = "" if claim.target is None else f"{claim.sense} {_number(claim.target)}"
         verdict = {None: "", True: "met", False: "missed"}[claim.met]
         rows.append((claim.name, f"{_number(claim.value)} {claim.unit}", target, verdict))
-    return Grid("targets", ("what", "measured", "target", "verdict"), tuple(rows))
+    return Grid("numbers and targets", ("what", "measured", "target", "verdict"), tuple(rows))
 
 
 #: Columns that a narrow terminal goes without, the first ones first; the report has them all.

@@ -60,7 +60,8 @@ class Trial:
     """One operation at one point of a sweep, done by several contenders in turns.
 
     `truth` gives the answer that all of them must give; it is called once. `work` is how
-    many units (`unit`: "event", "subscription") one repetition handles.
+    many units (`unit`: "event", "subscription") one repetition handles. `at_most` bounds the
+    repetitions of what takes long.
     """
 
     operation: str
@@ -69,4 +70,4 @@ class Trial:
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
     work: int = 1
     unit: str = "run"
-    repetitions: int | None = None
+    at_most: int | None = None

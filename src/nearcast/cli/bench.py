@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from nearcast.errors import BenchError
 if TYPE_CHECKING:
     from nearcast.bench.experiments.base import Experiment
     from nearcast.bench.plots import Figure
-    from nearcast.bench.results import Record
+    from nearcast.bench.results import Claim, Record
 
 __all__ = ["bench"]
 
@@ -120,6 +120,7 @@ def _run(chosen: Experiment, request: _Request, quiet: bool) -> Record:
     plan = settle(chosen, request.given, quick=request.quick, seed=request.seed)
     with watching(quiet=quiet) as listener:
         measurements = tuple(measure_all(chosen.trials(plan), request.repetitions, listener))
+    claims = chosen.claims(measurements)
     return Record(
         experiment=chosen.name,
         command=request.command,
@@ -128,8 +129,13 @@ def _run(chosen: Experiment, request: _Request, quiet: bool) -> Record:
         commit=machine.commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         measurements=measurements,
-        claims=tuple(chosen.claims(measurements)),
+        claims=tuple(_without_target(claim) if request.quick else claim for claim in claims),
     )
+
+
+def _without_target(claim: Claim) -> Claim:
+    """A quick run is too small to hold against a target."""
+    return replace(claim, target=None)
 
 
 def _show(record: Record) -> None:

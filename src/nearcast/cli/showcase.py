@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from nearcast.bench.rehearsal import rehearse
 from nearcast.cli.braille import braille
@@ -151,7 +153,9 @@ class Showcase:
     def _show(self, title: str, explanation: object) -> None:
         self.console.print(f"\n{title}", style="bold")
         for line in str(explanation).splitlines():
-            self.console.print(f"  {line}", markup=False)
+            text = line.lstrip()
+            indent = 2 + len(line) - len(text)
+            self.console.print(Padding(Text(text), (0, 0, 0, indent)))
 
     def _compare(self, matcher: Matcher, people: pa.Table, offers: pa.Table) -> None:
         """One offer at a time, as a live service would, against the brute force."""

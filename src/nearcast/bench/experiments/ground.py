@@ -237,7 +237,7 @@ def _compiling(index: str) -> Trial:
         ),
         lambda: "rehearsed",
         {"index": index},
-        repetitions=3,
+        at_most=3,
     )
 
 
