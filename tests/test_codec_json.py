@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -543,6 +545,16 @@ def test_garbage_for_a_subscription_raises_nothing_else(given):
     only_ours(subscription_from_json, given)
     only_ours(subscription_from_json, {"id": "s", "region": given})
     only_ours(subscription_from_json, {"id": "s", "filters": [given]})
+
+
+def test_the_examples_of_the_documentation_are_read():
+    page = (Path(__file__).parents[1] / "docs" / "wire.md").read_text()
+    event, subscription = map(
+        json.loads, re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    )
+    assert event_to_json(event_from_json(event), source="/shops/7") == event
+    delivery = {name: subscription[name] for name in ("sink", "protocol")}
+    assert subscription_to_json(subscription_from_json(subscription), delivery) == subscription
 
 
 def test_json_needs_no_arrow():
