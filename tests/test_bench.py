@@ -159,11 +159,16 @@ class TestRunner:
         assert closed == ["closed"]
 
     def test_compilation_is_taken_off(self, monkeypatch):
-        spent = iter([0.0, 5.0, 5.0, 7.0])
+        spent = iter([0.0, 5.0, 5.0, 7.0, 7.0, 7.0])  # around build, warm-up, repetition
         monkeypatch.setattr(jit, "compile_seconds", lambda: next(spent))
         (found,) = measure(trial(contender("a")), repetitions=1)
         assert found.compile_s == 7.0
         assert found.first_s == 0.0
+
+    def test_compilation_in_a_child_is_taken_off_too(self):
+        task = Task(lambda: Timed(3.0, TRUTH, compile_s=2.0))
+        (found,) = measure(trial(Contender("child", lambda: task)), repetitions=1)
+        assert (found.first_s, found.compile_s, found.seconds) == (1.0, 2.0, (3.0,))
 
     def test_nonsense_is_refused(self):
         with pytest.raises(BenchError, match="different names"):

@@ -106,20 +106,20 @@ class _Stand:
         return cls(trial, contender, truth, task, elapsed - compile_s, compile_s, grown)
 
     def warm_up(self) -> None:
-        compiling = jit.compile_seconds()
-        elapsed = self._run()
-        compile_s = jit.compile_seconds() - compiling
+        elapsed, compile_s = self._run()
         self.compile_s += compile_s
         self.first_s = max(elapsed - compile_s, 0.0)
 
     def repeat(self) -> None:
-        self.seconds.append(self._run())
+        self.seconds.append(self._run()[0])
 
-    def _run(self) -> float:
+    def _run(self) -> tuple[float, float]:
+        """One run: its seconds, and how many of them went into compilation."""
         self.task.before()
         collecting = gc.isenabled()
         gc.collect()
         gc.disable()
+        compiling = jit.compile_seconds()
         try:
             started = perf_counter()
             result = self.task.run()
@@ -127,10 +127,11 @@ class _Stand:
         finally:
             if collecting:
                 gc.enable()
+        compile_s = jit.compile_seconds() - compiling
         if isinstance(result, Timed):
-            elapsed, result = result.seconds, result.value
+            elapsed, compile_s, result = result.seconds, result.compile_s, result.value
         self._judge(self.task.answer(result))
-        return elapsed
+        return elapsed, compile_s
 
     def _judge(self, answer: object) -> None:
         """Compare with the truth; an answer seen before needs no second look."""

@@ -13,10 +13,14 @@ Scalar: TypeAlias = int | float | str | bool
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A result whose time was taken elsewhere, for instance inside a child process."""
+    """A result whose time was taken elsewhere, for instance inside a child process.
+
+    `compile_s` of the `seconds` went into compilation.
+    """
 
     seconds: float
     value: object
+    compile_s: float = 0.0
 
 
 def _nothing() -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -68,11 +68,16 @@ class _Case:
     sure: pa.Table
 
     @classmethod
-    def draw(cls, plan: Plan, source: Workload, rows: int) -> _Case:
+    def draw(cls, source: Workload, rows: int, events: int, seed: int) -> _Case:
+        """The first rows and events of the source; as many sure events, but at most 50."""
         subscriptions = source.subscription_table(rows).combine_chunks()
-        events = source.event_table(plan.number("events")).combine_chunks()
-        sure = sure_events(subscriptions, events, plan.seed)
-        return cls(source.space, subscriptions, events, sure)
+        drawn = source.event_table(events).combine_chunks()
+        sure = sure_events(subscriptions, drawn.slice(0, 50), seed)
+        return cls(source.space, subscriptions, drawn, sure)
+
+    def first(self, events: int) -> _Case:
+        """The same case with fewer events."""
+        return replace(self, events=self.events.slice(0, events))
 
     @cached_property
     def truth(self) -> pa.Table:
@@ -88,21 +93,22 @@ class _Case:
 
 def _bulk(plan: Plan, source: Workload, rows: int) -> Iterator[Trial]:
     """Adding and matching, with the same subscriptions and the same truth."""
-    case = _Case.draw(plan, source, rows)
+    case = _Case.draw(source, rows, plan.number("batch"), plan.seed)
+    few = case.first(plan.number("events"))
     point: dict[str, Scalar] = {"workload": source.name, "subscriptions": rows}
     yield Trial(
         ADD_ARROW,
-        _contenders(plan, partial(_add, case, case.subscriptions)),
-        lambda: case.truth,
+        _contenders(plan, partial(_add, few, few.subscriptions)),
+        lambda: few.truth,
         point,
         rows,
         "subscription",
     )
-    work = case.events.num_rows
-    one, many = (_contenders(plan, partial(how, case)) for how in (_one_by_one, _all_at_once))
-    yield Trial(ONE_EVENT, one, lambda: case.truth, point, work, "event")
-    single = _contenders(plan, partial(_all_at_once, case, threads=1), ", one core")
-    yield Trial(BATCH, many + single, lambda: case.truth, point, work, "event")
+    one = _contenders(plan, partial(_one_by_one, few))
+    yield Trial(ONE_EVENT, one, lambda: few.truth, point, few.events.num_rows, "event")
+    many = _contenders(plan, partial(_all_at_once, case))
+    many += _contenders(plan, partial(_all_at_once, case, threads=1), ", one core")
+    yield Trial(BATCH, many, lambda: case.truth, point, case.events.num_rows, "event")
 
 
 def _contenders(
@@ -116,7 +122,7 @@ def _contenders(
 
 
 def _texts(plan: Plan, source: Workload) -> Trial:
-    case = _Case.draw(plan, source, plan.number("texts"))
+    case = _Case.draw(source, plan.number("texts"), plan.number("events"), plan.seed)
     rows = case.subscriptions.num_rows
     return Trial(
         ADD_TEXT,
@@ -195,20 +201,21 @@ import json, sys, time
 started = time.perf_counter()
 import nearcast
 elapsed = time.perf_counter() - started
-print(json.dumps([elapsed, [name for name in {_HEAVY!r} if name in sys.modules]]))
+print(json.dumps([elapsed, [name for name in {_HEAVY!r} if name in sys.modules], 0.0]))
 """
 
 _FIRST_MATCH_SCRIPT = """
 import json, sys, time
 started = time.perf_counter()
+from nearcast import jit
 from nearcast.bench.rehearsal import rehearse
 rehearse(sys.argv[1])
-print(json.dumps([time.perf_counter() - started, "rehearsed"]))
+print(json.dumps([time.perf_counter() - started, "rehearsed", jit.compile_seconds()]))
 """
 
 
 def _child(script: str, *arguments: str, **environment: str) -> Timed:
-    """Run a script in a new interpreter; it prints the seconds it took and its answer."""
+    """Run a script in a new interpreter: it prints seconds, answer and seconds compiling."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env={**os.environ, **environment},
@@ -218,8 +225,7 @@ def _child(script: str, *arguments: str, **environment: str) -> Timed:
     )
     if done.returncode != 0:
         raise BenchError(f"a child process failed:\n{done.stderr.strip()}")
-    seconds, value = json.loads(done.stdout)
-    return Timed(seconds, value)
+    return Timed(*json.loads(done.stdout))
 
 
 def _importing() -> Trial:
@@ -242,18 +248,23 @@ def _compiling(index: str) -> Trial:
 
 
 def _first_match(index: str, cold: bool) -> Task:
+    """A child's first match; its cache is emptied before each run, or filled once."""
     folder = Path(tempfile.mkdtemp(prefix="nearcast-bench-"))
 
-    def before() -> None:
-        if cold:
-            shutil.rmtree(folder)
-            folder.mkdir()
+    def run() -> Timed:
+        return _child(_FIRST_MATCH_SCRIPT, index, NEARCAST_CACHE=str(folder))
 
-    return Task(
-        lambda: _child(_FIRST_MATCH_SCRIPT, index, NEARCAST_CACHE=str(folder)),
-        before=before,
-        close=lambda: shutil.rmtree(folder, ignore_errors=True),
-    )
+    def empty() -> None:
+        shutil.rmtree(folder)
+        folder.mkdir()
+
+    def close() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    if cold:
+        return Task(run, before=empty, close=close)
+    run()
+    return Task(run, close=close)
 
 
 def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
@@ -273,6 +284,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
             claims.append(Claim(operation, found.spread.median, "s", 0.5, "at most"))
         else:
             claims.append(Claim(f"{operation}, {of}", found.spread.median, "s"))
+            claims.append(Claim(f"of this compiling, {of}", found.compile_s, "s"))
     return claims
 
 
@@ -304,7 +316,8 @@ EXPERIMENT = Experiment(
     settings=(
         Setting("subscriptions", (100_000, 1_000_000), (500, 1000), "how many, from Arrow"),
         Setting("texts", (20_000,), (100,), "how many, from CQL2 text"),
-        Setting("events", (50,), (10,), "how many to match"),
+        Setting("events", (50,), (10,), "how many to match one at a time"),
+        Setting("batch", (300,), (20,), "how many to match in a batch"),
         Setting("workloads", ("di", "mo"), ("di", "mo"), "of 10 predicates; mo has regions"),
         Setting("indexes", ("scan",), ("scan",), "who adds and matches"),
         Setting("compile", ("scan",), (), "whose first match is timed, cold and warm"),
