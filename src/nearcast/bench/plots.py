@@ -32,8 +32,8 @@ Dots: TypeAlias = list[tuple[Any, float, float, float]]
 class Figure:
     """One picture: an operation's metric, along a parameter, a line a contender.
 
-    Without `x` the contenders stand side by side as bars. `log_x` and `log_y` None mean:
-    logarithmic where the values span more than a factor of twenty.
+    Without `x` the contenders stand side by side as bars, from zero on. `log_x` and `log_y`
+    None mean: logarithmic where the values span more than a factor of twenty.
     """
 
     name: str
@@ -157,9 +157,10 @@ def _scale(axes: Any, figure: Figure, lines: dict[str, Dots]) -> None:
         numbers = all(isinstance(dot[0], int | float) for dot in dots)
         if numbers and _logarithmic(figure.log_x, [float(dot[0]) for dot in dots]):
             axes.set_xscale("log")
-    if _logarithmic(figure.log_y, [dot[1] for dot in dots]):
+    bars = figure.x is None  # a bar's length means something only from zero on
+    if _logarithmic(False if bars else figure.log_y, [dot[1] for dot in dots]):
         axes.set_yscale("log")
-    elif figure.x is not None:
+    else:
         axes.set_ylim(bottom=0)
 
 
@@ -175,4 +176,5 @@ def _label(axes: Any, figure: Figure, record: Record) -> None:
     axes.set_ylabel(METRICS[figure.metric].format(unit=unit))
     if figure.x is not None:
         axes.set_xlabel(figure.x_label or figure.x)
-    axes.grid(True, which="major", alpha=0.3)
+    axes.grid(True, which="major", axis="y" if figure.x is None else "both", alpha=0.3)
+    axes.set_axisbelow(True)
