@@ -243,7 +243,9 @@ def clause_holds(clause: Clause, event: Event) -> bool:
     """A clause on an event, without `accepts` for what indexes evaluate themselves."""
     for interval in clause.intervals:
         value = event.attributes.get(interval.attribute)
-        if isinstance(value, str | bool | None) or not interval.low <= value <= interval.high:
+        if isinstance(value, str | bool | None):
+            return False
+        if not interval.low <= float(value) <= interval.high:
             return False
     for equals in clause.equals:
         value = event.attributes.get(equals.attribute)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -1011,3 +1013,26 @@ def test_bad_json_text_has_a_caret() -> None:
 def test_a_filter_is_text_or_json(given: Any) -> None:
     with pytest.raises(ValidationError, match="CQL2 text or CQL2 JSON"):
         Filter.parse(given)
+
+
+# --- the page -----------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "docs" / "filters.md").read_text()
+
+
+def test_what_the_page_says_can_be_written_can_be_read() -> None:
+    table = PAGE.partition("## What can be written")[2].partition("- **Values**")[0]
+    rows = [row.split(" | ")[1] for row in table.splitlines() if " | " in row]
+    examples = [text for row in rows for text in re.findall("`([^`]+)`", row)]
+    assert len(examples) > 15
+    for text in examples:
+        assert text in ("AND", "OR", "NOT", "FALSE") or Filter.parse(text).clauses
+
+
+def test_the_errors_on_the_page_are_the_real_ones() -> None:
+    shown = re.findall(r"^```text\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    for block in shown:
+        with pytest.raises(FilterError) as caught:
+            Filter.parse(block.splitlines()[1].strip())
+        assert str(caught.value) == block

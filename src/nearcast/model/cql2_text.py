@@ -20,9 +20,10 @@ from nearcast.errors import FilterError
 
 __all__ = ["locate", "read_text", "stray_keyword"]
 
-#: What the library is trusted with in one piece. It takes up to 2 kB of stack a character.
-_WHOLE_LENGTH = 300
+#: What the library is trusted with in one piece. An operator takes it up to 2 kB of stack.
+_WHOLE_LENGTH = 2000
 _WHOLE_PARENTHESES = 6
+_WHOLE_OPERATORS = 100
 #: The longest run of tokens without a comma or parenthesis in one predicate.
 _LONGEST_RUN = 100
 #: The deepest parentheses in one predicate: a MULTIPOLYGON in a function needs 4.
@@ -46,9 +47,21 @@ def read_text(text: str) -> Any:
 
     Costs 20 µs for three predicates and grows linearly, for malformed texts too.
     """
-    if len(text) <= _WHOLE_LENGTH and text.count("(") <= _WHOLE_PARENTHESES:
-        return _parse(text, text, 0)
-    return _Cutter(text).read()
+    return _parse(text, text, 0) if _is_tame(text) else _Cutter(text).read()
+
+
+def _is_tame(text: str) -> bool:
+    """Whether the library can be given the whole text; wrongly no does no harm."""
+    if len(text) > _WHOLE_LENGTH or text.count("(") > _WHOLE_PARENTHESES:
+        return False
+    if len(text) <= _WHOLE_OPERATORS:
+        return True
+    capitals = text.upper()
+    return sum(map(capitals.count, _NESTING)) <= _WHOLE_OPERATORS
+
+
+#: What makes the library descend; AND and OR hardly do.
+_NESTING = (*"-+*/%^=<>", "NOT", "IN", "IS", "LIKE", "DIV")
 
 
 def locate(text: str, pattern: str, occurrence: int = 0) -> int | None:

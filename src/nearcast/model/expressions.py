@@ -720,6 +720,8 @@ _OVERFLOW = r"\d{300,}|\d+(\.\d*)?e\+?\d{3,}"
 
 
 def _check_text(value: str, where: str) -> None:
+    if value.isascii():
+        return
     try:
         check_text(value, where)
     except ValidationError as error:

@@ -558,6 +558,10 @@ def _sound_range(span: StringRange) -> StringRange | None:
 # --- several clauses ----------------------------------------------------------------------
 
 
+#: Each clause is compared with each other: beyond this it would cost more than it saves.
+_MOST_COMPARED = 256
+
+
 def _tidied(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
     """Clauses without repetition: equal ones once, what another covers left out."""
     distinct = list(dict.fromkeys(clauses))
@@ -568,7 +572,7 @@ def _tidied(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
         for attribute, times in sorted(Counter(i.attribute for i in intervals).items()):
             if times > 1:
                 distinct = _joined(distinct, attribute)
-    if len(distinct) < 2:
+    if not 1 < len(distinct) <= _MOST_COMPARED:
         return tuple(distinct)
     extents = [_Extent(clause) for clause in distinct]
     return tuple(
@@ -586,8 +590,9 @@ def _joined(clauses: Sequence[Clause], attribute: str) -> list[Clause]:
         others = tuple(i for i in clause.intervals if i.attribute != attribute)
         groups.setdefault(replace(clause, intervals=others), []).extend(own)
     joined: list[Clause] = [clause for clause in clauses if clause in groups]
+    bare = frozenset(joined)
     for rest, intervals in groups.items():
-        if rest not in joined:  # else it restricts less than every one of them
+        if rest not in bare:  # else it restricts less than every one of them
             for interval in _merged(intervals):
                 found = {i.attribute: i for i in (*rest.intervals, interval)}
                 joined.append(replace(rest, intervals=_by_attribute(found)))
