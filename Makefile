@@ -12,8 +12,9 @@ DEV  := $(VENV)/.dev-installed
 UV   := $(shell command -v uv 2>/dev/null)
 SOURCES := src tests
 
-# Tests whose code under test is compiled: they run a second time as plain Python.
-KERNEL_TESTS := $(wildcard tests/test_kernels*.py tests/kernels/test_*.py)
+# Tests of compiled code: they run a second time as plain Python, which coverage can see into.
+KERNEL_TESTS := $(wildcard $(addprefix tests/test_,conformance*.py matcher*.py kernels*.py index*.py))
+KERNEL_CODE  := $(addprefix --cov=nearcast.,kernels index matcher)
 
 # `--group` needs pip 25.1, and the pip that comes with Python may be older.
 ifneq ($(UV),)
@@ -35,9 +36,9 @@ demo: $(CORE) ## a city of 100 000 subscribers and 10 000 offers, matched before
 	@$(BIN)/nearcast demo
 
 test: $(DEV) ## the whole suite, compiled; before it the kernels' tests as plain Python
-	@$(BIN)/nearcast doctor --warm --quiet
-	NEARCAST_JIT=0 $(BIN)/python -m pytest -q -n $(JOBS) --cov --cov-report=term:skip-covered $(KERNEL_TESTS)
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	-@$(BIN)/nearcast doctor --warm
+	NEARCAST_JIT=0 $(BIN)/python -m pytest -q -n $(JOBS) $(KERNEL_CODE) --cov-report=term:skip-covered $(KERNEL_TESTS)
+	$(BIN)/python -m pytest -n $(JOBS)
 
 check: $(DEV) ## what CI asks of every change: style, types, import contracts, docs
 	$(BIN)/ruff check $(SOURCES)

@@ -123,6 +123,14 @@ def test_the_readme_fits_one_screen():
     assert {"make demo", "make test"} <= {line.partition("#")[0].strip() for line in lines}
 
 
+def test_the_index_lists_every_page():
+    folder = ROOT / "docs"
+    listed = {
+        (folder / link).resolve() for link in LINK.findall((folder / "README.md").read_text())
+    }
+    assert {page for page in folder.glob("*.md") if page.name != "README.md"} <= listed
+
+
 def test_every_decision_is_listed():
     folder = ROOT / "docs" / "decisions"
     pages = {path.name for path in folder.glob("[0-9]*.md")}
