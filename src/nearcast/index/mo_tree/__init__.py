@@ -1,0 +1,216 @@
+"""`mo-tree`: one structure for subscriptions and events, after the MO-Tree paper.
+
+T. Dian, S. Qian, J. Cao, G. Xue, Y. Zhu, J. Yu, M. Li: *MO-Tree: An Efficient Forwarding
+Engine for Spatiotemporal-aware Pub/Sub Systems*. Section numbers are the paper's; what
+we do differently, and why, is in `docs/indexes/mo-tree.md`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.errors import ValidationError
+from nearcast.index.base import (
+    Clauses,
+    ClauseStore,
+    Counters,
+    EventBatch,
+    EventStore,
+    Pairs,
+    Rows,
+)
+from nearcast.index.mo_tree import kernels
+from nearcast.index.mo_tree.attributes import Attribute, best_attributes, moved
+from nearcast.index.mo_tree.cells import OverlappingCells, overlapping_cells
+from nearcast.index.mo_tree.drawing import dot
+from nearcast.index.mo_tree.kernels import Layout
+from nearcast.index.mo_tree.members import FEW, ClauseMembers, EventMembers, runs_of
+from nearcast.index.mo_tree.optimiser import cell_counts, cell_widths
+
+__all__ = ["MOTree"]
+
+_MOST_BUCKETS = 2**25
+#: A prefix keeps one bit a cell.
+_MOST_CELLS = 62
+#: The inverse of a narrower domain would not be finite.
+_NARROWEST = 1e-300
+_NO_ROWS = np.empty(0, np.int32)
+
+
+class MOTree:
+    """Clauses and live events in flat bucket arrays over at most `height` attributes.
+
+    Options: `height` (H, attributes to index), `levels` (L, of overlapping cells),
+    `disjoint_cells` (for event values), `eta` (η, the bound on the cells that a value
+    stabs; None for no bound, as in the paper's experiments: 6.5 for 4 levels).
+
+    Matching costs the members of the buckets met, O(N (η / Σ c_i)^H) clauses for an
+    event; adding, updating and removing a row O(H) amortised.
+    """
+
+    def __init__(
+        self,
+        clauses: ClauseStore,
+        events: EventStore,
+        *,
+        height: int = 6,
+        levels: int = 4,
+        disjoint_cells: int = 10,
+        eta: float | None = None,
+    ) -> None:
+        _require("height", height, 16)
+        _require("levels", levels, 10)
+        _require("disjoint_cells", disjoint_cells, _MOST_CELLS - 1)
+        self.cells: OverlappingCells = overlapping_cells(
+            cell_counts(levels), cell_widths(levels, eta)
+        )
+        """The overlapping cells, the same in every layer."""
+        fan_out = max(self.cells.size, disjoint_cells + 1)
+        if fan_out**height > _MOST_BUCKETS:
+            raise ValidationError(
+                "height", height,
+                f"{fan_out} cells in each of {height} layers make more than {_MOST_BUCKETS} "
+                "buckets; take fewer layers, levels or disjoint cells",
+            )  # fmt: skip
+        self.attributes: tuple[Attribute, ...] = ()
+        """The indexing attributes, best first; none before there are enough rows to choose."""
+        self._height = height
+        self._disjoint = disjoint_cells
+        self._ends = np.column_stack([self.cells.low, self.cells.high])
+        self._layout = self._layout_now()
+        self._clauses = clauses
+        self._events = events
+        self._wants = ClauseMembers(clauses, self._layout, self.cells.size)
+        self._live = EventMembers(events, self._layout, disjoint_cells + 1)
+        self._changes = 0
+        self._look_at = FEW
+
+    # -- clauses ---------------------------------------------------------------
+
+    def add_clauses(self, rows: Rows) -> None:
+        """Take rows in; the first many decide which attributes are indexed."""
+        self._count(rows, _NO_ROWS)
+        self._wants.add(self._layout, rows)
+
+    def remove_clauses(self, rows: Rows) -> None:
+        """Forget rows. O(H) each."""
+        self._wants.buckets.remove(rows)
+        self._changes += int(rows.size)
+
+    def update_clauses(self, rows: Rows) -> None:
+        """Take new contents of rows in: where the bucket stays, nothing moves (§4.6.2)."""
+        self._count(rows, _NO_ROWS)
+        self._wants.update(self._layout, rows)
+
+    def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
+        """Algorithm 2: compare the members of all buckets under the stabbed cells."""
+        return self._match(batch, at, at + 1, counters)[1]
+
+    def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
+        """Algorithm 2 for one event after another, on one core."""
+        return self._match(batch, 0, batch.size, counters)
+
+    def _match(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
+        found: Pairs = kernels.match_events(
+            self._layout,
+            self._wants.buckets.table,
+            runs_of(self._clauses.table),
+            batch,
+            first,
+            stop,
+            counters,
+        )
+        return found
+
+    # -- events ----------------------------------------------------------------
+
+    def add_events(self, rows: Rows) -> None:
+        """Take rows of the event store in."""
+        self._count(_NO_ROWS, rows)
+        self._live.add(self._layout, rows)
+
+    def remove_events(self, rows: Rows) -> None:
+        """Forget rows; those dropped before, because they expired, are no error."""
+        self._live.buckets.remove(rows)
+        self._changes += int(rows.size)
+
+    def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
+        """Algorithm 1: compare the members of all buckets met, and drop those that expired."""
+        found: Rows = kernels.match_clause(
+            self._layout,
+            self._live.buckets.table,
+            runs_of(clauses),
+            row,
+            self._events.table,
+            now,
+            counters,
+        )
+        return found
+
+    # -- both ------------------------------------------------------------------
+
+    def memory_bytes(self) -> int:
+        """Bytes of both sides' buckets, the empty ones included."""
+        return self._wants.buckets.memory_bytes() + self._live.buckets.memory_bytes()
+
+    def check_invariants(self) -> None:
+        """Every row lies where its contents say, and the arrays agree with each other."""
+        self._wants.check_invariants(self._layout)
+        self._live.check_invariants(self._layout)
+
+    def to_dot(self) -> str:
+        """The layers with the members of each cell, as a Graphviz digraph."""
+        return dot(self.attributes, self._wants.buckets, self._live.buckets)
+
+    # -- fitting ---------------------------------------------------------------
+
+    def _layout_now(self) -> Layout:
+        """The kernels' view of cells and attributes; without any, one layer that nothing uses."""
+        chosen = self.attributes
+        layer_of = np.full(max((a.column + 1 for a in chosen), default=0), -1, np.int8)
+        for layer, attribute in enumerate(chosen):
+            layer_of[attribute.column] = layer
+        domain = np.array([(a.low, a.high, 0.0) for a in chosen] or [(0.0, 0.0, 0.0)])
+        width = domain[:, 1] - domain[:, 0]
+        np.divide(1.0, width, out=domain[:, 2], where=width > _NARROWEST)
+        return Layout(layer_of, domain, self._ends, self.cells.level, self._disjoint)
+
+    def _count(self, clauses: Rows, events: Rows) -> None:
+        """Note changes; after half as many as there are members, see whether the layers fit.
+
+        A look that leads to a rebuild costs O(members), so each change pays a constant.
+        """
+        self._changes += clauses.size + events.size
+        if self._changes < self._look_at:
+            return
+        self._changes = 0
+        wants, live = self._wants, self._live
+        members = wants.buckets.live + live.buckets.live + clauses.size + events.size
+        self._look_at = max(FEW, members // 2)
+        if wants.strained(clauses.size) or live.strained(events.size):
+            self._fit(clauses, events)
+        for side in (wants, live):
+            if side.buckets.wasteful:
+                side.refill(self._layout, side.buckets.rows())
+
+    def _fit(self, clauses: Rows, events: Rows) -> None:
+        """Choose attributes and domains from what is there and what is about to come."""
+        wants, live = self._wants, self._live
+        of_clauses, of_events = wants.sample(clauses), live.sample(events)
+        first, second = of_clauses, of_events
+        if of_clauses.members < FEW:
+            first, second = of_events, of_clauses
+        wants.settle(clauses.size)
+        live.settle(events.size)
+        chosen = best_attributes(first, second, self._height)
+        if not moved(self.attributes, chosen):
+            return
+        self.attributes = tuple(chosen)
+        self._layout = self._layout_now()
+        wants.refill(self._layout, wants.buckets.rows())
+        live.refill(self._layout, live.buckets.rows())
+
+
+def _require(name: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise ValidationError(name, value, f"it must be between 1 and {most}")
