@@ -185,6 +185,7 @@ def test_an_interval_prints_as_cql2(interval: Interval, text: str) -> None:
         ("x <> 1 AND x <> 2 AND x NOT IN (3, 1)", Clause(residuals=(NotIn("x", (1, 2, 3)),))),
         ("TRUE", Clause()),
         ("NOT FALSE", Clause()),
+        ("TRUE AND NOT FALSE", Clause()),
         ("x = 3 OR TRUE", Clause()),
         ("x = 3 OR NOT (y = 2 AND FALSE)", Clause()),
         ("TRUE AND x = 'a'", Clause(equals=(Equals("x", "a"),))),
@@ -202,6 +203,7 @@ def test_one_predicate_becomes_one_clause(text: str, clause: Clause) -> None:
     [
         "FALSE",
         "NOT TRUE",
+        "FALSE OR NOT TRUE",
         "x < 3 AND x > 5",
         "x < 3 AND x > 2 AND x = 3",
         "x = 'a' AND x = 'b'",
