@@ -82,12 +82,9 @@ def normal_form(expression: Expression, max_clauses: int) -> tuple[Clause, ...]:
     node = _push(expression, True)
     if isinstance(node, bool):
         return (Clause(),) if node else ()
-    compact = False
-    if _count(node, compact) > max_clauses:
-        compact = True
-        needed = _count(node, compact)
-        if needed > max_clauses:
-            raise FilterTooLarge(needed, max_clauses, str(expression))
+    compact = _count(node, False) > max_clauses
+    if compact and (needed := _count(node, True)) > max_clauses:
+        raise FilterTooLarge(needed, max_clauses, str(expression))
     clauses = [made for leaves in _expand(node, compact) if (made := _clause(leaves)) is not None]
     return tuple(clauses) if len(clauses) < 2 else _tidied(clauses)
 
