@@ -1,0 +1,212 @@
+"""The nodes of all trees and how they come into being: planted at a fit, split later."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.base import Clauses, Rows
+from nearcast.index.columns import grown
+from nearcast.index.di_tree import kernels
+from nearcast.index.di_tree.kernels import BLUE, HIGH_GREEN, LOW_GREEN, Tree
+from nearcast.index.domains import cell_bits
+from nearcast.index.lists import ListPool
+from nearcast.kernels.cells import HALVINGS, Domains, predicates_of
+from nearcast.kernels.lists import Entries, drop
+
+__all__ = ["Forest", "Shape"]
+
+_CHILDREN = {
+    BLUE: (BLUE, LOW_GREEN, HIGH_GREEN, BLUE),
+    LOW_GREEN: (LOW_GREEN, LOW_GREEN),
+    HIGH_GREEN: (HIGH_GREEN, HIGH_GREEN),
+}
+
+
+class Shape(NamedTuple):
+    """When a node is split (§III.D)."""
+
+    threshold: int
+    """A leaf with more intervals is split; below 0 the trees are complete."""
+    layers: int
+    """At most so many layers."""
+
+
+def _no_tree() -> Tree:
+    return Tree(
+        root=np.empty(0, np.int32),
+        child=np.empty(0, np.int32),
+        kind=np.empty(0, np.int8),
+        layer=np.empty(0, np.int8),
+        column=np.empty(0, np.int32),
+        leaf=np.empty(0, np.int32),
+        node=np.empty(0, np.int32),
+    )
+
+
+class Forest:
+    """One DI-Tree a column, and the lists of their leaves."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self.lists = ListPool(values=1)
+        self.tree = _no_tree()
+        self._nodes = 0
+
+    # -- growing -----------------------------------------------------------------------
+
+    def plant(self, clauses: Clauses, rows: Rows, domains: Domains) -> None:
+        """Trees for these rows, with the nodes they will need and empty leaves."""
+        columns = domains.lo.size
+        halvings = self._halvings(predicates_of(clauses, rows, columns))
+        sizes = np.where(halvings < 0, 0, (halvings + 1) << np.maximum(halvings, 0))
+        offset = np.concatenate([[0], np.cumsum(sizes)])
+        counts = kernels.census(clauses, rows, domains, halvings, offset)
+        parts = kernels.plant(columns, counts, halvings, offset, self._shape.threshold)
+        self.lists = ListPool(values=1)
+        self.tree = _no_tree()._replace(
+            root=parts[0], child=parts[1], kind=parts[2], layer=parts[3], column=parts[4]
+        )
+        self._nodes = int(parts[1].size)
+        self._make_leaves(0, self._nodes)
+
+    def _halvings(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How deep to look when planting: two layers more than uniform data would need."""
+        most = self._shape.layers - 1
+        if self._shape.threshold < 0:
+            return np.where(counts > 0, most, -1)
+        deep = cell_bits(counts, max(self._shape.threshold, 1), most).astype(np.int64)
+        depth = np.minimum(deep + 2, min(most, 12))
+        return np.where(counts > 0, np.where(counts > self._shape.threshold, depth, 0), -1)
+
+    def _make_leaves(self, first: int, stop: int) -> None:
+        """Lists for the leaves among the nodes first … stop."""
+        t = self.tree
+        is_leaf = t.child[first:stop] < 0
+        lists = np.where(is_leaf, np.where(t.kind[first:stop] == BLUE, 2, 1), 0)
+        base = self.lists.make(int(lists.sum()))
+        self.tree = t = t._replace(
+            leaf=grown(t.leaf, t.child.size), node=grown(t.node, self.lists.used)
+        )
+        t.leaf[first:stop] = np.where(is_leaf, base + np.cumsum(lists) - lists, -1)
+        t.node[base : self.lists.used] = np.repeat(np.arange(first, stop), lists)
+
+    def _make_nodes(self, kinds: tuple[int, ...], layer: int, column: int) -> int:
+        """Leaves of these kinds; the number of the first."""
+        first, self._nodes = self._nodes, self._nodes + len(kinds)
+        t = self.tree
+        names = ("child", "kind", "layer", "column", "leaf")
+        t = self.tree = t._replace(**{name: grown(getattr(t, name), self._nodes) for name in names})
+        nodes = slice(first, self._nodes)
+        t.child[nodes] = -1
+        t.kind[nodes] = kinds
+        t.layer[nodes] = layer
+        t.column[nodes] = column
+        self._make_leaves(first, self._nodes)
+        return first
+
+    def widen(self, columns: int) -> None:
+        """Trees of a single leaf for columns that have none."""
+        known = self.tree.root.size
+        self.tree = self.tree._replace(root=grown(self.tree.root, columns)[:columns])
+        self.tree.root[known:] = -1
+        for column in np.flatnonzero(self.tree.root < 0).tolist():
+            first = self._make_nodes((BLUE,), 0, column)
+            self.tree.root[column] = first
+
+    # -- posting -------------------------------------------------------------------------
+
+    def post(self, clauses: Clauses, rows: Rows, positions: Rows, domains: Domains) -> None:
+        """Put the rows' predicates into their leaves and split those that grow too large."""
+        counts = clauses.count
+
+        def enumerate_entries(first: int, stop: int) -> tuple[Entries, int]:
+            some = rows[first:stop]
+            predicates = counts[some[0]] if some.size == 1 else counts[some].sum(dtype=np.int64)
+            entries = self.lists.entries(2 * int(predicates))
+            return entries, kernels.enumerate_ends(
+                clauses, some, positions[first:stop], domains, self.tree, entries
+            )
+
+        self.lists.post(int(rows.size), enumerate_entries)
+        if rows.size == 1:
+            n = 2 * int(counts[rows[0]])
+            touched = self.lists.entries(n).target[:n]
+            due = kernels.overfull_among(self.tree, self.lists.table, touched, *self._limits())
+        else:
+            due = kernels.overfull(self.tree, self.lists.table, 0, self.lists.used, *self._limits())
+        if due.size:
+            self._split_all(due.tolist(), domains)
+
+    def _limits(self) -> tuple[int, int]:
+        return self._shape.threshold, self._shape.layers - 1
+
+    def _split_all(self, due: list[int], domains: Domains) -> None:
+        while due:
+            due += self._split(due.pop(), domains)
+
+    def _split(self, node: int, domains: Domains) -> list[int]:
+        """Make a leaf a branch; the children that must be split in turn."""
+        t = self.tree
+        leaf, kind = int(t.leaf[node]), int(t.kind[node])
+        size = int(self.lists.table.size[leaf])
+        first_list = self.lists.used
+        first = self._make_nodes(_CHILDREN[kind], int(t.layer[node]) + 1, int(t.column[node]))
+        t = self.tree
+        t.child[node] = first
+        entries = self.lists.entries(2 * size if kind == BLUE else size)
+        n = kernels.split_ends(t, self.lists.table, domains, node, first_list, entries)
+        for at in range(leaf, leaf + (2 if kind == BLUE else 1)):
+            drop(self.lists.table, at)
+        t.leaf[node] = -1
+        self.lists.post_last(first_list, entries, int(n))
+        found: list[int] = kernels.overfull(
+            t, self.lists.table, first_list, self.lists.used, *self._limits()
+        ).tolist()
+        return found
+
+    # -- looking -------------------------------------------------------------------------
+
+    def preorder(self, column: int) -> list[int]:
+        """The nodes of a column's tree, parents first, children from left to right."""
+        child, kind = self.tree.child, self.tree.kind
+        waiting, found = [int(self.tree.root[column])], []
+        while waiting:
+            node = waiting.pop()
+            found.append(node)
+            base = int(child[node])
+            if base >= 0:
+                waiting += range(base + len(_CHILDREN[int(kind[node])]) - 1, base - 1, -1)
+        return found
+
+    def visited(self, column: int, place: int, *, forward: bool) -> list[int]:
+        """The nodes that decide about a value in this cell, without bitsets."""
+        nodes = np.empty(kernels.MOST_NODES, np.int64)
+        tests = np.empty(kernels.MOST_NODES, np.int8)
+        n = kernels.walk(self.tree, column, place, -1, forward, nodes, tests)
+        found: list[int] = nodes[:n].tolist()
+        return found
+
+    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """The arrays of the nodes."""
+        return self.tree
+
+    def check_invariants(self, domains: Domains) -> None:
+        """Every entry lies in a leaf of its range, no leaf is too full, blue lists agree."""
+        t, table = self.tree, self.lists.table
+        threshold, deepest = self._limits()
+        for column in np.flatnonzero(t.root >= 0).tolist():
+            for node in self.preorder(column):
+                assert int(t.column[node]) == column
+                if int(t.child[node]) >= 0:
+                    assert int(t.leaf[node]) == -1
+                    continue
+                at = int(t.leaf[node])
+                assert int(t.node[at]) == node
+                assert int(table.size[at]) <= max(threshold, 0) or int(t.layer[node]) == deepest
+                if int(t.kind[node]) == BLUE:
+                    assert np.array_equal(self.lists.items(at), self.lists.items(at + 1))
+        assert domains.lo.size >= t.root.size
+        assert int(HALVINGS) >= deepest

@@ -1,0 +1,124 @@
+"""The shell of `nearcast.kernels.lists`: a pool of lists that makes room for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.columns import grown
+from nearcast.kernels import lists as kernels
+from nearcast.kernels.lists import Entries, Lists
+from nearcast.kernels.runs import capacity, free_items, new_heap
+
+__all__ = ["BLOCK", "ListPool"]
+
+#: Rows whose entries are enumerated at a time, so that these stay in the cache.
+BLOCK = 4096
+
+
+class ListPool:
+    """Lists of numbers with `values` floats beside each. `table` is what kernels take."""
+
+    __slots__ = ("_entries", "table", "used")
+
+    def __init__(self, values: int) -> None:
+        self.used = 0
+        """Lists made so far."""
+        self._entries = _entries(64, values)
+        self.table = Lists(
+            heap=new_heap(),
+            start=np.empty(0, np.int64),
+            size=np.empty(0, np.int32),
+            run_class=np.empty(0, np.int8),
+            extra=np.empty(0, np.int32),
+            item=np.empty(0, np.int32),
+            value=np.empty((0, values)),
+        )
+
+    def make(self, lists: int) -> int:
+        """Make so many empty lists; the number of the first."""
+        first, self.used = self.used, self.used + lists
+        t = self.table
+        names = ("start", "size", "run_class", "extra")
+        t = self.table = t._replace(**{name: grown(getattr(t, name), self.used) for name in names})
+        for array in (t.start, t.size, t.extra):  # the spare ones too: kernels see them
+            array[first:] = 0
+        t.run_class[first:] = -1
+        return first
+
+    def reserve(self, items: int) -> None:
+        """Room for so many items at the heap's end."""
+        t = self.table
+        needed = int(t.heap[0]) + items
+        if needed > t.item.size:
+            self.table = t._replace(item=grown(t.item, needed), value=grown(t.value, needed))
+
+    def entries(self, size: int) -> Entries:
+        """Room for so many entries, used again by the next call."""
+        if size > self._entries.target.size:
+            self._entries = _entries(size, self.table.value.shape[1])
+        return self._entries
+
+    def post(self, rows: int, enumerate_entries: Callable[[int, int], tuple[Entries, int]]) -> None:
+        """Post the entries of so many rows.
+
+        `enumerate_entries(first, stop)` answers with those of some rows and how many there
+        are. One row must not enter a list twice.
+        """
+        if rows == 1:
+            entries, n = enumerate_entries(0, 1)
+            room = int(kernels.append_entries(self.table, entries, n))
+            if room:
+                self.reserve(room)
+                kernels.append_entries(self.table, entries, n)
+            return
+        for first in range(0, rows, BLOCK):
+            kernels.count_entries(self.table, *enumerate_entries(first, min(first + BLOCK, rows)))
+        self._make_counted_room(0)
+        for first in range(0, rows, BLOCK):
+            kernels.push_entries(self.table, *enumerate_entries(first, min(first + BLOCK, rows)))
+
+    def _make_counted_room(self, first: int) -> None:
+        self.reserve(int(kernels.room_for_counted(self.table, first, self.used)))
+        kernels.make_counted_room(self.table, first, self.used)
+
+    def post_last(self, first: int, entries: Entries, n: int) -> None:
+        """Post n entries of the lists that were made last, from `first` on."""
+        kernels.count_entries(self.table, entries, n)
+        self._make_counted_room(first)
+        kernels.push_entries(self.table, entries, n)
+
+    def keep_members(self, bits: npt.NDArray[np.uint64]) -> None:
+        """Drop the entries of all numbers that are not in the set."""
+        kernels.keep_members(self.table, self.used, bits)
+
+    def items(self, at: int) -> npt.NDArray[np.int32]:
+        """The numbers in a list."""
+        start = int(self.table.start[at])
+        return self.table.item[start : start + int(self.table.size[at])]
+
+    def memory_bytes(self) -> int:
+        """Bytes of the arrays, spare room included."""
+        return sum(int(array.nbytes) for array in (*self.table, *self._entries))
+
+    def check_invariants(self) -> None:
+        """Runs lie in the heap, hold their lists, and cover it with the free ones."""
+        t = self.table
+        room = 0
+        for at in range(self.used):
+            holds = int(capacity(int(t.run_class[at])))
+            assert int(t.size[at]) <= holds
+            assert int(t.start[at]) + holds <= int(t.heap[0])
+            room += holds
+        assert not t.extra[: self.used].any()
+        assert room + free_items(t.heap, t.item) == int(t.heap[0])
+
+
+def _entries(size: int, values: int) -> Entries:
+    return Entries(
+        target=np.empty(size, np.int32),
+        item=np.empty(size, np.int32),
+        value=np.empty((size, values)),
+    )

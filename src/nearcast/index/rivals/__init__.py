@@ -1,0 +1,1 @@
+"""The structures that the papers compare themselves with, one package each."""

@@ -1,0 +1,145 @@
+"""Many lists of (number, values) that grow, each contiguous, in one heap of runs.
+
+A structure writes what it posts into flat `Entries` in one kernel, and the kernels here
+put them into their lists: many after counting, one row's at once. Nothing here allocates;
+the shell makes room in between (`nearcast.index.lists`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nearcast.jit import kernel
+from nearcast.kernels.bitset import has_bit
+from nearcast.kernels.runs import capacity, class_for, give, take
+
+
+class Lists(NamedTuple):
+    """What kernels see. List l's entries are start[l] … start[l] + size[l]."""
+
+    heap: np.ndarray
+    """See `nearcast.kernels.runs`."""
+    start: np.ndarray
+    size: np.ndarray
+    run_class: np.ndarray
+    extra: np.ndarray
+    """How many entries are about to come; zero otherwise."""
+    item: np.ndarray
+    """The numbers; also the chain of free runs."""
+    value: np.ndarray
+    """(entries, values of an entry): none, one or two columns."""
+
+
+class Entries(NamedTuple):
+    """What is to be posted: the list, the number and its values."""
+
+    target: np.ndarray
+    item: np.ndarray
+    value: np.ndarray
+
+
+@kernel
+def _move(lists, at, run_class):
+    """Move a list to a run of another class, which must have room."""
+    old, old_class = lists.start[at], lists.run_class[at]
+    new = take(lists.heap, lists.item, run_class)
+    for k in range(lists.size[at]):
+        lists.item[new + k] = lists.item[old + k]
+        for j in range(lists.value.shape[1]):
+            lists.value[new + k, j] = lists.value[old + k, j]
+    give(lists.heap, lists.item, old, old_class)
+    lists.start[at] = new
+    lists.run_class[at] = run_class
+
+
+@kernel
+def room_for_counted(lists, first, stop):
+    """Items that `make_counted_room` takes from the heap's end, at most."""
+    room = 0
+    for at in range(first, stop):
+        needed = lists.size[at] + lists.extra[at]
+        if needed > capacity(lists.run_class[at]):
+            room += capacity(class_for(needed))
+    return room
+
+
+@kernel
+def make_counted_room(lists, first, stop):
+    """Give lists the capacity their extra entries need; the extras are zero afterwards."""
+    for at in range(first, stop):
+        needed = lists.size[at] + lists.extra[at]
+        if needed > capacity(lists.run_class[at]):
+            _move(lists, at, class_for(needed))
+        lists.extra[at] = 0
+
+
+@kernel
+def count_entries(lists, entries, n):
+    """Count the first n entries as extras of their lists."""
+    extra, target = lists.extra, entries.target
+    for k in range(n):
+        extra[target[k]] += 1
+
+
+@kernel
+def push_entries(lists, entries, n):
+    """Store the first n entries; their lists have room."""
+    start, size, item, value = lists.start, lists.size, lists.item, lists.value
+    target, number, numbers = entries.target, entries.item, entries.value
+    values = value.shape[1]
+    for k in range(n):
+        at = target[k]
+        place = start[at] + size[at]
+        size[at] += 1
+        item[place] = number[k]
+        for j in range(values):
+            value[place, j] = numbers[k, j]
+
+
+@kernel
+def append_entries(lists, entries, n):
+    """Store n entries of different lists, which may have to move; 0 when it is done.
+
+    Otherwise nothing was changed, and the number is the room that the heap needs.
+    """
+    room = 0
+    for k in range(n):
+        at = entries.target[k]
+        if lists.size[at] == capacity(lists.run_class[at]):
+            room += capacity(lists.run_class[at] + 1)
+    if lists.heap[0] + room > lists.item.size:
+        return room
+    for k in range(n):
+        at = entries.target[k]
+        if lists.size[at] == capacity(lists.run_class[at]):
+            _move(lists, at, lists.run_class[at] + 1)
+    push_entries(lists, entries, n)
+    return 0
+
+
+@kernel
+def drop(lists, at):
+    """Empty a list and free its run."""
+    give(lists.heap, lists.item, lists.start[at], lists.run_class[at])
+    lists.size[at] = 0
+    lists.run_class[at] = -1
+
+
+@kernel
+def keep_members(lists, used, bits):
+    """Drop the entries whose number is not in the set; the order stays."""
+    item, value = lists.item, lists.value
+    values = value.shape[1]
+    for at in range(used):
+        start = lists.start[at]
+        kept = start
+        for k in range(start, start + lists.size[at]):
+            number = item[k]
+            if has_bit(bits, number):
+                item[kept] = number
+                for j in range(values):
+                    value[kept, j] = value[k, j]
+                kept += 1
+        lists.size[at] = kept - start
