@@ -47,6 +47,11 @@ class Entry:
 
 
 _INTERVALS = Capabilities(intervals=True)
+_THREADED = Capabilities(threads=True)
+_DI_TREE = (
+    "DI-Tree: A Dual-ended Interval Tree for Efficient Event Matching in "
+    "Content-based Pub/Sub Systems"
+)
 
 _ENTRIES = {
     e.name: e
@@ -57,6 +62,69 @@ _ENTRIES = {
             summary="brute force over flat arrays, compiled: the yardstick",
             subscriptions=Capabilities(words=True, threads=True),
             events=Capabilities(words=True, threads=True),
+        ),
+        *(
+            Entry(
+                name=name,
+                target="nearcast.index.di_tree:DITree",
+                summary=summary,
+                paper=_DI_TREE,
+                subscriptions=_THREADED,
+                options=(("variant", variant),),
+            )
+            for name, variant, summary in (
+                ("di-tree", "fo", "interval trees over both ends, forward, with bitsets"),
+                ("di-tree:f", "f", "interval trees over both ends, counting what holds"),
+                ("di-tree:b", "b", "interval trees over both ends, marking what fails"),
+                ("di-tree:bo", "bo", "interval trees over both ends, backward, with bitsets"),
+            )
+        ),
+        Entry(
+            name="rein",
+            target="nearcast.index.rivals.rein:Rein",
+            summary="buckets of lower and of upper ends, marking what fails",
+            paper="Rein: A fast event matching approach for content-based "
+            "publish/subscribe systems",
+            subscriptions=_THREADED,
+        ),
+        Entry(
+            name="ada-rein",
+            target="nearcast.index.rivals.ada_rein:AdaRein",
+            summary="rein without the attributes that filter least: may answer too much",
+            paper="Adjusting matching algorithm to adapt to workload fluctuations in "
+            "content-based publish/subscribe systems",
+            subscriptions=Capabilities(exact=False, threads=True),
+        ),
+        Entry(
+            name="tama",
+            target="nearcast.index.rivals.tama:Tama",
+            summary="cells of several levels that cover the intervals, counted and verified",
+            paper="Towards approximate event processing in a large-scale content-based network",
+            subscriptions=_THREADED,
+        ),
+        Entry(
+            name="op-index",
+            target="nearcast.index.rivals.op_index:OpIndex",
+            summary="partitions by rarest attribute, then lists by operator, counted",
+            paper="An efficient publish/subscribe index for e-commerce databases",
+            subscriptions=_THREADED,
+            events=_THREADED,
+        ),
+        Entry(
+            name="k-index",
+            target="nearcast.index.rivals.k_index:KIndex",
+            summary="partitions by number of predicates, then posting lists, counted and verified",
+            paper="Indexing boolean expressions",
+            subscriptions=_THREADED,
+            events=_THREADED,
+        ),
+        Entry(
+            name="pem",
+            target="nearcast.index.rivals.pem:Pem",
+            summary="rein for wide predicates, tama for narrow ones",
+            paper="Parallel ensemble matching based on subscription partitioning for "
+            "content-based publish/subscribe systems",
+            subscriptions=_THREADED,
         ),
     )
 }
