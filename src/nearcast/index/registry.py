@@ -14,7 +14,7 @@ from nearcast.index.base import Capabilities
 __all__ = ["AUTO", "Entry", "entry", "names", "require"]
 
 #: What `index="auto"` stands for.
-AUTO = "scan"
+AUTO = "pivot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,22 @@ _ENTRIES = {
             summary="brute force over flat arrays, compiled: the yardstick",
             subscriptions=Capabilities(words=True, threads=True),
             events=Capabilities(words=True, threads=True),
+        ),
+        Entry(
+            name="pivot",
+            target="nearcast.index.pivot:Pivot",
+            summary="ours: tiles of 512 under a tree of hulls, decided a cache line at a time",
+            subscriptions=Capabilities(threads=True),
+            events=Capabilities(threads=True),
+        ),
+        Entry(
+            name="mo-tree",
+            target="nearcast.index.mo_tree:MOTree",
+            summary="overlapping cells of several attributes, stacked into flat buckets",
+            paper="MO-Tree: An Efficient Forwarding Engine for "
+            "Spatiotemporal-aware Pub/Sub Systems",
+            subscriptions=Capabilities(threads=True),
+            events=Capabilities(),
         ),
         *(
             Entry(

@@ -461,7 +461,7 @@ def point_in_shape(kind, f, off, x, y, globe):
     """Whether the point (x, y) lies in the shape at `off`."""
     if kind == CIRCLE:
         return within(f[off], f[off + 1], x, y, f[off + 2], globe)
-    turns = 1 if globe else 0
+    turns = 1 if globe else 0  # polygons reach 360° either way, points 180°
     for k in range(-turns, turns + 1):
         px = x + 360.0 * k
         if kind == BOX:
@@ -486,7 +486,7 @@ def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
             return polygon_distance(project(b, f[off], f[off + 1]), 0.0, 0.0) <= f[off + 2]
         return polygon_distance(b, f[off], f[off + 1]) <= f[off + 2]
     a = as_polygon(kind, f, off)
-    turns = 1 if globe else 0
+    turns = 2 if globe else 0
     for k in range(-turns, turns + 1):
         if _polygons_meet(a, b, 360.0 * k):
             return True
@@ -500,7 +500,12 @@ def shape_covers(kind, f, off, other_kind, g, other_off, globe):
         return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
     a = as_polygon(kind, f, off)
     b = as_polygon(other_kind, g, other_off)
-    turns = 1 if globe else 0
+    if globe and kind == BOX and f[off + 2] - f[off] >= 360.0:  # all the way round: no seam
+        for i in range(2 + int(b[0]), b.size, 2):
+            if not f[off + 1] <= b[i] <= f[off + 3]:
+                return False
+        return True
+    turns = 2 if globe else 0
     for k in range(-turns, turns + 1):
         if _polygon_covers(a, b, 360.0 * k):
             return True

@@ -89,15 +89,18 @@ def encode_subscriptions(
     by_hand |= intervals.bad | _bad_ids(table)
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
 
-    easy = np.flatnonzero(~by_hand).astype(np.int32)
-    offsets, attr, low, high = intervals.of_rows(easy)
+    offsets, attr, low, high = intervals.offsets, intervals.attr, intervals.low, intervals.high
+    easy = None
+    if by_hand.any():
+        easy = np.flatnonzero(~by_hand).astype(np.int32)
+        offsets, attr, low, high = intervals.of_rows(easy)
+        boxes = boxes[easy]
     bottom, top = schema.domains()
     arrange.learn(attr, low, high, bottom, top)
-    _learn_boxes(schema, boxes[easy])
-    rows, start, attr, low, high = arrange.arrange(
-        offsets, attr, low, high, boxes[easy], bottom, top
-    )
-    rows = easy[rows]
+    _learn_boxes(schema, boxes)
+    rows, start, attr, low, high = arrange.arrange(offsets, attr, low, high, boxes, bottom, top)
+    if easy is not None:
+        rows = easy[rows]
     word_start, word = (None, None) if words is None else arrange.pick_runs(*words, rows)
     batch = ClauseBatch(
         rows, start, attr, low, high, {}, word_start, word,
@@ -171,8 +174,6 @@ class _Intervals:
 
     def of_rows(self, rows: I4) -> tuple[I8, I4, F8, F8]:
         """The runs of some rows."""
-        if rows.size == self.offsets.size - 1:
-            return self.offsets, self.attr, self.low, self.high
         offsets, attr = arrange.pick_runs(self.offsets, self.attr, rows)
         _, low = arrange.pick_runs(self.offsets, self.low, rows)
         _, high = arrange.pick_runs(self.offsets, self.high, rows)
@@ -211,13 +212,13 @@ def _place_columns(table: Any, space: Space) -> tuple[Flags, F8, F8 | None]:
     has_circle = _any_valid(table, round_)
     by_hand |= has_box & has_circle
     if has_box.any():
-        given = np.stack([_numbers(table, name) for name in ("xmin", "ymin", "xmax", "ymax")], 1)
-        boxes[has_box] = given[has_box]
-        fine = np.isfinite(given).all(axis=1)
-        fine &= (given[:, 0] <= given[:, 2]) & (given[:, 1] <= given[:, 3])
+        xmin, ymin, xmax, ymax = (_numbers(table, n) for n in ("xmin", "ymin", "xmax", "ymax"))
+        for column, numbers in enumerate((xmin, ymin, xmax, ymax)):
+            boxes[:, column] = numbers
+        fine = np.isfinite(xmin) & np.isfinite(ymin) & np.isfinite(xmax) & np.isfinite(ymax)
+        fine &= (xmin <= xmax) & (ymin <= ymax)
         if space == "globe":
-            fine &= (given[:, 0] >= -180) & (given[:, 2] < 180)
-            fine &= (given[:, 1] >= -90) & (given[:, 3] <= 90)
+            fine &= (xmin >= -180) & (xmax < 180) & (ymin >= -90) & (ymax <= 90)
         by_hand |= has_box & ~fine
     if not has_circle.any():
         return by_hand, boxes, None
@@ -238,11 +239,10 @@ def _place_columns(table: Any, space: Space) -> tuple[Flags, F8, F8 | None]:
 
 
 def _learn_boxes(schema: Schema, boxes: F8) -> None:
-    if boxes.size and not np.isnan(boxes[:, 0]).all():
-        low = np.nanmin(boxes, axis=0)
-        high = np.nanmax(boxes, axis=0)
-        for axis in range(2):
-            schema.learn(axis, float(low[axis]), float(high[axis + 2]))
+    for axis in range(2):
+        for end in (boxes[:, axis], boxes[:, axis + 2]):
+            if end.size:  # fmin and fmax pass over NaN
+                schema.learn(axis, float(np.fmin.reduce(end)), float(np.fmax.reduce(end)))
 
 
 # --- events -------------------------------------------------------------------
@@ -455,6 +455,8 @@ def _column(table: Any, name: str) -> Any:
 
     column = table.column(name)
     if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            return column.chunk(0)  # combining would copy
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunks at all, or too many bytes for one
             column = (
@@ -508,14 +510,14 @@ def _times(table: Any, name: str, missing: int) -> I8:
     return times
 
 
-def _dictionary(array: Any) -> tuple[I8, list[Any]]:
+def _dictionary(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[Any]]:
     """(code of each item, −1 for null; the distinct values)."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    indices = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return indices, array.dictionary.to_pylist()
+    indices = array.indices if not array.null_count else array.indices.fill_null(-1)
+    return indices.to_numpy(zero_copy_only=False), array.dictionary.to_pylist()
 
 
 def list_runs(array: Any) -> tuple[I8, Any]:

@@ -1,0 +1,133 @@
+"""Live events in tiles: subscription matching of `pivot`. See `kernels` for how a match works."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.base import Clauses, Counters, EventStore, Rows
+from nearcast.index.pivot.event_tiles import kernels
+from nearcast.index.pivot.tree import F8, Intervals, TileTree
+
+__all__ = ["EventTiles", "Tiles"]
+
+_MOST_DIMS = 24
+# A subscription's region covers little of the map, its other intervals much of a domain.
+_REACH = np.array([0.03, 0.03, 0.35])
+
+
+class Tiles(NamedTuple):
+    """What kernels see of the tiles."""
+
+    live: npt.NDArray[np.int64]
+    limit: npt.NDArray[np.int64]
+    """How many events a tile takes before it is looked at again."""
+    dim_low: npt.NDArray[np.float32]
+    dim_scale: npt.NDArray[np.float32]
+    hull_low: F8
+    hull_high: F8
+    full: npt.NDArray[np.uint8]
+    """Whether every event of the tile has the column."""
+    alive: npt.NDArray[np.uint64]
+    expires: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.uint8]
+    """(tile, column · position)."""
+    rows: npt.NDArray[np.int32]
+    where: npt.NDArray[np.int32]
+    """Row → tile · 512 + position, −1: not here."""
+
+
+def _no_tiles(dims: int) -> Tiles:
+    return Tiles(
+        live=np.empty(0, np.int64),
+        limit=np.empty(0, np.int64),
+        dim_low=np.empty((0, dims), np.float32),
+        dim_scale=np.empty((0, dims), np.float32),
+        hull_low=np.empty((0, dims)),
+        hull_high=np.empty((0, dims)),
+        full=np.empty((0, dims), np.uint8),
+        alive=np.empty((0, kernels.WORDS), np.uint64),
+        expires=np.empty((0, kernels.TILE), np.int64),
+        codes=np.empty((0, dims * kernels.TILE), np.uint8),
+        rows=np.empty((0, kernels.TILE), np.int32),
+        where=np.empty(0, np.int32),
+    )
+
+
+class EventTiles(TileTree):
+    """The event side of `pivot`; see `nearcast.index.base.EventIndex`."""
+
+    def __init__(self, events: EventStore) -> None:
+        self._columns = np.arange(2, dtype=np.int32)
+        """The columns that tiles keep codes of, the most frequent ones."""
+        super().__init__(_no_tiles(self._columns.size))
+        self._events = events
+
+    def _store_rows(self) -> int:
+        return self._events.rows
+
+    def _intervals(self) -> Intervals:
+        t = self._events.table
+        return Intervals(t.start, t.count, t.attr, t.value, t.value)
+
+    def _reach(self) -> F8:
+        return _REACH
+
+    def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
+        del columns
+        kernels.fill(
+            self._events.table, self._tiles, self._nodes.kid, self._columns, rows, runs, tiles
+        )
+
+    def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
+        at, node, odd = kernels.insert_many(
+            self._events.table, self._nodes, self._tiles, self._columns, rows, first, root
+        )
+        return at, node, odd
+
+    def _fresh_table(self) -> Tiles:
+        frequency = np.bincount(self._events.table.attr, minlength=2)
+        order = np.argsort(-frequency, kind="stable")[:_MOST_DIMS]
+        self._columns = order[frequency[order] > 0].astype(np.int32)
+        return _no_tiles(self._columns.size)
+
+    def add_events(self, rows: Rows) -> None:
+        """Add event rows."""
+        self._add(rows)
+        here = int(self._tiles.live[: self._used].sum()) if rows.size else 0
+        if rows.size and self._outgrown(here):
+            self._build(self._rows())
+
+    def _outgrown(self, here: int) -> bool:
+        """Whether events that came one at a time have brought columns without codes.
+
+        Asked while there are few, at sizes that double: a rebuild costs microseconds an event.
+        """
+        if here & (here - 1) or not 64 <= here <= 65_536:
+            return False
+        return np.bincount(self._events.table.attr).nonzero()[0].size > self._columns.size
+
+    def remove_events(self, rows: Rows) -> None:
+        """Forget event rows."""
+        self._remove(rows)
+
+    def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
+        """Walk down with one clause."""
+        e, n, t = self._events.table, self._nodes, self._tiles
+        first = int(clauses.start[row])
+        columns = max(int(e.attr.max(initial=1)), int(clauses.attr.max(initial=1))) + 1
+        found: Rows = kernels.match_clause(
+            e.start, e.count, e.attr, e.value,
+            n.attr, n.low, n.high, n.kid, n.split,
+            t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive, t.expires,
+            t.codes, t.rows,
+            self._columns, clauses.attr, clauses.low, clauses.high,
+            first, first + int(clauses.count[row]), now, columns, counters,
+        )  # fmt: skip
+        return found
+
+    def check_events(self) -> None:
+        """Raise AssertionError where the tree contradicts the store."""
+        self._check(self._events.live_rows())

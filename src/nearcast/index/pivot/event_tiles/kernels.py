@@ -1,0 +1,225 @@
+"""Live events in tiles: the kernels of subscription matching in `pivot`.
+
+A tile holds up to 512 events and, for each of the most frequent columns, an 8-bit code of
+every event's value side by side, so that a predicate is tested on 32 events with one
+instruction. Codes are tile-local and monotone; 0 is a missing value. Where a value falls
+into the same code as an end of the interval, the exact floats of the store decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.index.pivot.kernels import (
+    NOTHING,
+    ONE,
+    ROOT,
+    TILE,
+    WORDS,
+    bit_number,
+    descend,
+    free_position,
+)
+from nearcast.jit import kernel
+from nearcast.kernels.rows import find_value
+
+
+@kernel
+def _code(v, low, scale):
+    """The code of a value in a tile's column, 1 … 255; monotone, clamped at the ends."""
+    t = (v - low) * scale
+    if t >= 254.0:
+        return 255
+    if t > 0.0:
+        return 1 + int(t)
+    return 1
+
+
+@kernel
+def _enter(start, count, attr, value, expires, t, columns, tile, position, row):
+    """Write one event into a free position of a tile."""
+    word = position >> 6
+    bit = ONE << np.uint64(position & 63)
+    e0 = start[row]
+    e1 = e0 + np.int64(count[row])
+    for d in range(columns.size):
+        v = find_value(attr, value, e0, e1, columns[d])
+        if v == v:
+            t.hull_low[tile, d] = min(t.hull_low[tile, d], v)
+            t.hull_high[tile, d] = max(t.hull_high[tile, d], v)
+            code = _code(v, t.dim_low[tile, d], t.dim_scale[tile, d])
+        else:
+            t.full[tile, d] = 0
+            code = 0
+        t.codes[tile, d * TILE + position] = code
+    t.alive[tile, word] |= bit
+    t.rows[tile, position] = row
+    t.expires[tile, position] = expires[row]
+    t.live[tile] += 1
+    t.where[row] = tile * TILE + position
+
+
+@kernel
+def fill(live, t, kid, columns, rows, runs, tiles):
+    """Make a tile of each run of rows. Runs are independent: threads may share the work."""
+    start, count, attr, value, expires = (
+        live.start, live.count, live.attr, live.value, live.expires,
+    )  # fmt: skip
+    for i in range(len(runs)):
+        tile = np.int64(tiles[i])
+        first, stop = runs[i, 1], runs[i, 2]
+        t.alive[tile] = 0
+        t.live[tile] = 0
+        t.limit[tile] = min(TILE, 2 * (stop - first) + 8)
+        for d in range(columns.size):
+            low = np.inf
+            high = -np.inf
+            for j in range(first, stop):
+                row = rows[j]
+                e0 = start[row]
+                v = find_value(attr, value, e0, e0 + np.int64(count[row]), columns[d])
+                if np.isfinite(v):
+                    low = min(low, v)
+                    high = max(high, v)
+            t.hull_low[tile, d] = np.inf
+            t.hull_high[tile, d] = -np.inf
+            t.full[tile, d] = 1
+            t.dim_low[tile, d] = low if low <= high else 0.0
+            scale = 0.0
+            if high > low and np.isfinite(high - low):
+                scale = 254.0 / (high - low)
+            t.dim_scale[tile, d] = scale if np.isfinite(scale) else 0.0
+        for j in range(first, stop):
+            _enter(start, count, attr, value, expires, t, columns, tile, j - first, rows[j])
+        kid[runs[i, 0]] = -1 - tile
+
+
+@kernel
+def insert_many(live, nodes, t, columns, rows, first, root):
+    """Enter rows from number `first` on; see the clauses' `insert_many`."""
+    start, count, attr, value, expires = (
+        live.start, live.count, live.attr, live.value, live.expires,
+    )  # fmt: skip
+    for i in range(first, rows.size):
+        row = rows[i]
+        node, odd = descend(start, count, attr, value, value, nodes, row, root)
+        kid = np.int64(nodes.kid[node])
+        tile = -1 - kid
+        if kid == NOTHING or t.live[tile] >= t.limit[tile]:
+            return i, node, odd
+        position = free_position(t.alive, tile)
+        _enter(start, count, attr, value, expires, t, columns, tile, position, row)
+    return rows.size, -1, False
+
+
+@kernel
+def _narrow(codes, tile, base, low, high, ok, sure):
+    """Keep in `ok` the positions whose code lies in low … high, in `sure` those strictly inside."""
+    for i in range(TILE):
+        c = codes[tile, base + i]
+        ok[i] &= np.uint8((c >= low) & (c <= high))
+        sure[i] &= np.uint8((c > low) & (c < high))
+
+
+@kernel
+def match_clause(
+    start, count, attr, value,
+    node_attr, node_low, node_high, node_kid, node_split,
+    dim_low, dim_scale, hull_low, hull_high, full, alive, expires, codes, t_rows,
+    dims, c_attr, c_low, c_high, c0, c1, now, columns, counters,
+):  # fmt: skip
+    """Live event rows that satisfy the predicates c0 … c1."""
+    wanted_low = np.full(columns, -np.inf)
+    wanted_high = np.full(columns, np.inf)
+    wanted = np.zeros(columns, np.uint8)
+    dim_of = np.full(columns, -1, np.int64)
+    for d in range(dims.size):
+        dim_of[dims[d]] = d
+    rest = False
+    for k in range(c0, c1):
+        a = c_attr[k]
+        if a >= columns:  # a column that no live event has
+            return np.empty(0, np.int32)
+        wanted[a] = 1
+        wanted_low[a] = c_low[k]
+        wanted_high[a] = c_high[k]
+        rest = rest or dim_of[a] < 0
+    ok = np.empty(TILE, np.uint8)
+    sure = np.empty(TILE, np.uint8)
+    okay = ok.view(np.uint64)
+    out = np.empty(1024, np.int32)
+    n = 0
+    stack = np.empty(512, np.int64)
+    stack[0] = ROOT
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        node = stack[depth]
+        kid = np.int64(node_kid[node])
+        counters[0] += 1
+        if kid >= 0:
+            split = node_split[node]
+            for j in range(kid, kid + 3):
+                if node_kid[j] == NOTHING:
+                    continue
+                a = node_attr[j]
+                if a >= 0:
+                    if wanted_low[a] > node_high[j] or wanted_high[a] < node_low[j]:
+                        continue
+                elif split >= 0 and wanted[split]:
+                    continue  # those that lack what is asked for
+                stack[depth] = j
+                depth += 1
+            continue
+        tile = -1 - kid
+        apart = False
+        for k in range(c0, c1):
+            d = dim_of[c_attr[k]]
+            if d >= 0 and (c_low[k] > hull_high[tile, d] or c_high[k] < hull_low[tile, d]):
+                apart = True
+                break
+        if apart:
+            continue
+        counters[1] += TILE
+        ok[:] = 1
+        sure[:] = 0 if rest else 1
+        for k in range(c0, c1):
+            d = dim_of[c_attr[k]]
+            if d < 0 or (
+                full[tile, d] and c_low[k] <= hull_low[tile, d] and hull_high[tile, d] <= c_high[k]
+            ):
+                continue
+            low = np.uint8(_code(c_low[k], dim_low[tile, d], dim_scale[tile, d]))
+            high = np.uint8(_code(c_high[k], dim_low[tile, d], dim_scale[tile, d]))
+            _narrow(codes, tile, d * TILE, low, high, ok, sure)
+        while n + TILE > out.size:
+            larger = np.empty(2 * out.size, np.int32)
+            larger[:n] = out[:n]
+            out = larger
+        for w in range(WORDS):
+            m = alive[tile, w]
+            for b in range(8):  # eight positions a word of `okay`
+                if okay[8 * w + b] == 0:
+                    m &= ~(np.uint64(0xFF) << np.uint64(8 * b))
+            while m != 0:
+                bit = m & (~m + ONE)
+                m ^= bit
+                position = w * 64 + bit_number(bit)
+                if ok[position] == 0 or expires[tile, position] <= now:
+                    continue
+                row = t_rows[tile, position]
+                if not sure[position]:
+                    e0 = start[row]
+                    e1 = e0 + np.int64(count[row])
+                    k = c0
+                    while k < c1:
+                        v = find_value(attr, value, e0, e1, c_attr[k])
+                        if not (c_low[k] <= v <= c_high[k]):
+                            break
+                        k += 1
+                    if k < c1:
+                        continue
+                out[n] = row
+                n += 1
+    counters[2] += n
+    return out[:n]

@@ -1,0 +1,350 @@
+"""The tree over the tiles: what clauses and events have in common.
+
+Both are runs of closed intervals on columns (an event's value v is the interval v … v).
+A node's three children hold what lies left and right of a threshold on one column, by
+the middle of the interval, and what has nothing on that column. A child knows the hull of
+what lies below it on that column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import kernel
+
+TILE = 512
+WORDS = 8
+SAMPLE = 192
+ONE = np.uint64(1)
+#: `kid` of a child that holds nothing.
+NOTHING = -(2**30)
+#: The root and its first two children: the tree, and the tree of odd ones.
+ROOT, MAIN, ODD = 0, 1, 2
+#: Parts of a split smaller than this do not get a tile of their own.
+SMALL = 48
+
+
+@kernel
+def find(attr, start, stop, column):
+    """Where the predicate on a column stands in a clause's run, −1 if nowhere."""
+    for k in range(start, stop):
+        if attr[k] == column:
+            return k
+    return -1
+
+
+@kernel
+def centre_of(low, high, bottom, top):
+    """The middle of an interval, cut to the finite hull of its column."""
+    a = max(low, bottom)
+    b = min(high, top)
+    return 0.5 * (a + b)
+
+
+@kernel
+def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen):
+    """(column, threshold) of the split that lets the fewest clauses through, −1 if none helps.
+
+    Looks at a sample. What comes to be matched is taken to be spread evenly over the hull
+    of what is here, as intervals of the share of it that `reach` says of the column (the
+    last one of all further columns); what has nothing on the column always lets it
+    through.
+    `count` (by column, zero) and `seen` are scratch; `count` is left zero.
+    """
+    n = stop - first
+    step = max(1, n // SAMPLE)
+    columns = 0
+    sampled = 0
+    for i in range(first, stop, step):
+        row = rows[i]
+        sampled += 1
+        k0 = np.int64(c_start[row])
+        for k in range(k0, k0 + np.int64(c_count[row])):
+            a = c_attr[k]
+            if count[a] == 0 and columns < seen.size:
+                seen[columns] = a
+                columns += 1
+            count[a] += 1
+    best_column = -1
+    best_at = 0.0
+    best_cost = 0.98 * sampled
+    lows = np.empty(sampled)
+    highs = np.empty(sampled)
+    centres = np.empty(sampled)
+    for j in range(columns):
+        a = seen[j]
+        having = count[a]
+        if having * 16 < sampled or sampled - having >= best_cost:
+            continue
+        m = 0
+        bottom = np.inf
+        top = -np.inf
+        for i in range(first, stop, step):
+            row = rows[i]
+            k0 = np.int64(c_start[row])
+            k = find(c_attr, k0, k0 + np.int64(c_count[row]), a)
+            if k >= 0:
+                lows[m] = c_low[k]
+                highs[m] = c_high[k]
+                m += 1
+                if np.isfinite(c_low[k]):
+                    bottom = min(bottom, c_low[k])
+                    top = max(top, c_low[k])
+                if np.isfinite(c_high[k]):
+                    bottom = min(bottom, c_high[k])
+                    top = max(top, c_high[k])
+        if not top > bottom:
+            continue
+        for i in range(m):
+            centres[i] = centre_of(lows[i], highs[i], bottom, top)
+        ordered = np.sort(centres[:m])
+        at = ordered[(m - 1) >> 1]
+        if at == ordered[m - 1]:  # the upper half is all one value: split below it
+            q = (m - 1) >> 1
+            while q > 0 and ordered[q - 1] == at:
+                q -= 1
+            if q == 0:
+                continue
+            at = ordered[q - 1]
+        distinct = 1
+        for i in range(1, m):
+            if ordered[i] != ordered[i - 1]:
+                distinct += 1
+        left_low, left_high, right_low, right_high = np.inf, -np.inf, np.inf, -np.inf
+        left = 0
+        for i in range(m):
+            lo = max(lows[i], bottom)
+            hi = min(highs[i], top)
+            if centres[i] <= at:
+                left += 1
+                left_low = min(left_low, lo)
+                left_high = max(left_high, hi)
+            else:
+                right_low = min(right_low, lo)
+                right_high = max(right_high, hi)
+        wide = (reach[a] if a < reach.size else reach[-1]) * (top - bottom)
+        width = top - bottom + wide
+        floor = 1.0 / distinct
+        cost = (
+            (sampled - having)
+            + left * max(floor, (left_high - left_low + wide) / width)
+            + (m - left) * max(floor, (right_high - right_low + wide) / width)
+        )
+        if cost < best_cost:
+            best_cost = cost
+            best_column = a
+            best_at = at
+    for j in range(columns):
+        count[seen[j]] = 0
+    if columns == seen.size:  # more columns than places: those beyond were counted too
+        count[:] = 0
+    return best_column, best_at
+
+
+@kernel
+def _partition(c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop, column, at, hull):
+    """Reorder rows: centres up to `at`, centres beyond, no predicate on the column.
+
+    Returns where the second and third part begin; `hull` receives low and high of the
+    first two parts. Centres are cut to a hull of the whole, computed here.
+    """
+    bottom = np.inf
+    top = -np.inf
+    for i in range(first, stop):
+        row = rows[i]
+        k0 = np.int64(c_start[row])
+        k = find(c_attr, k0, k0 + np.int64(c_count[row]), column)
+        if k >= 0:
+            if np.isfinite(c_low[k]):
+                bottom = min(bottom, c_low[k])
+                top = max(top, c_low[k])
+            if np.isfinite(c_high[k]):
+                bottom = min(bottom, c_high[k])
+                top = max(top, c_high[k])
+    hull[0], hull[1], hull[2], hull[3] = np.inf, -np.inf, np.inf, -np.inf
+    hull[4], hull[5] = bottom, top
+    left = first
+    right = 0
+    none = stop
+    for i in range(first, stop):
+        row = rows[i]
+        k0 = np.int64(c_start[row])
+        k = find(c_attr, k0, k0 + np.int64(c_count[row]), column)
+        if k < 0:
+            none -= 1
+            spare[none] = row
+        elif centre_of(c_low[k], c_high[k], bottom, top) <= at:
+            rows[left] = row
+            left += 1
+            hull[0] = min(hull[0], c_low[k])
+            hull[1] = max(hull[1], c_high[k])
+        else:
+            spare[right] = row
+            right += 1
+            hull[2] = min(hull[2], c_low[k])
+            hull[3] = max(hull[3], c_high[k])
+    for i in range(right):
+        rows[left + i] = spare[i]
+    for i in range(none, stop):
+        rows[i] = spare[i]
+    return left, left + right
+
+
+@kernel
+def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns, keep_odd, limit):
+    """Split `rows` (reordered in place) below node `root` into runs of at most `limit`.
+
+    Returns the runs as (node, first, stop), and the rows of parts too
+    small for a tile, which belong into the tree of odd ones. With `keep_odd` there are
+    none: a split with a small part gives way to equal halves. The node arrays must have
+    room for three nodes a split.
+    """
+    node_attr, node_low, node_high, node_kid = t.attr, t.low, t.high, t.kid
+    node_split, node_at, node_bottom, node_top = t.split, t.at, t.bottom, t.top
+    count = np.zeros(columns, np.int64)
+    seen = np.empty(min(columns, 4096), np.int64)
+    spare = np.empty(rows.size, np.int32)
+    parts = np.zeros(6)
+    runs = np.empty((rows.size // SMALL + 2, 3), np.int64)
+    found = 0
+    odd = np.empty(rows.size, np.int32)
+    odds = 0
+    nodes = t.used[0]
+    stack = np.empty((4096, 3), np.int64)
+    stack[0, 0], stack[0, 1], stack[0, 2] = root, 0, rows.size
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        node, first, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        if stop - first <= limit:
+            runs[found, 0], runs[found, 1], runs[found, 2] = node, first, stop
+            found += 1
+            continue
+        column, at = _choose_split(
+            c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen
+        )
+        left, right = first, first
+        if column >= 0:
+            left, right = _partition(
+                c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop, column, at, parts
+            )
+            small = min(left - first, right - left)
+            if right < stop:
+                small = min(small, stop - right)
+            if small < SMALL and (keep_odd or small == 0):
+                column = -1
+        if column < 0:
+            left, right = (first + stop) >> 1, stop
+        kid = nodes
+        nodes += 3
+        node_kid[node] = kid
+        node_split[node] = column
+        node_at[node] = at
+        node_bottom[node] = parts[4]
+        node_top[node] = parts[5]
+        for j in range(3):
+            part_first = first if j == 0 else (left if j == 1 else right)
+            part_stop = left if j == 0 else (right if j == 1 else stop)
+            node_kid[kid + j] = NOTHING
+            node_attr[kid + j] = -1
+            if part_stop == part_first:
+                continue
+            if column >= 0 and part_stop - part_first < SMALL:
+                for i in range(part_first, part_stop):
+                    odd[odds] = rows[i]
+                    odds += 1
+                continue
+            if column >= 0 and j < 2:
+                node_attr[kid + j] = column
+                node_low[kid + j] = parts[2 * j]
+                node_high[kid + j] = parts[2 * j + 1]
+            stack[depth, 0] = kid + j
+            stack[depth, 1] = part_first
+            stack[depth, 2] = part_stop
+            depth += 1
+    t.used[0] = nodes
+    return runs[:found], odd[:odds]
+
+
+# The position of a single set bit: a de Bruijn product looks it up without a loop.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_POSITION = np.zeros(64, np.int64)
+for _i in range(64):
+    _POSITION[((0x03F79D71B4CB0A89 << _i) & (2**64 - 1)) >> 58] = _i
+
+
+@kernel
+def bit_number(bit):
+    """The number of the only bit that is set."""
+    return _POSITION[(bit * _DE_BRUIJN) >> np.uint64(58)]
+
+
+@kernel
+def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
+    """The leaf for a new row below `node` (MAIN or ODD), and whether it is an odd one.
+
+    Hulls on the way are widened. The leaf may hold nothing yet.
+    """
+    k0 = np.int64(c_start[row])
+    k1 = k0 + np.int64(c_count[row])
+    odd = node == ODD
+    while True:
+        kid = np.int64(t.kid[node])
+        if kid == NOTHING and node != MAIN and not odd:
+            node = ODD  # nobody of its kind is here
+            odd = True
+            continue
+        if kid < 0:
+            return node, odd
+        column = t.split[node]
+        if column < 0:
+            node = kid + (row & 1)  # equal halves
+            continue
+        k = find(c_attr, k0, k1, column)
+        if k < 0:
+            node = kid + 2
+            continue
+        middle = centre_of(c_low[k], c_high[k], t.bottom[node], t.top[node])
+        node = kid if middle <= t.at[node] else kid + 1
+        if t.attr[node] < 0:  # empty until now
+            t.attr[node] = column
+            t.low[node] = c_low[k]
+            t.high[node] = c_high[k]
+        t.low[node] = min(t.low[node], c_low[k])
+        t.high[node] = max(t.high[node], c_high[k])
+
+
+@kernel
+def free_position(alive, tile):
+    """A position of a tile that nobody holds, −1 if it is full."""
+    for word in range(WORDS):
+        free = ~alive[tile, word]
+        if free != 0:
+            return word * 64 + bit_number(free & (~free + ONE))
+    return -1
+
+
+@kernel
+def remove(alive, live, where, rows):
+    """Take rows out: their bit in `alive` is cleared, the rest is left for the next comer."""
+    for row in rows:
+        place = where[row]
+        if place < 0:
+            continue
+        tile = place // TILE
+        position = place % TILE
+        alive[tile, position >> 6] &= ~(ONE << np.uint64(position & 63))
+        live[tile] -= 1
+        where[row] = -1
+
+
+@kernel
+def rows_of_tile(alive, rows, tile):
+    """The rows that live in a tile."""
+    out = np.empty(TILE, np.int32)
+    n = 0
+    for position in range(TILE):
+        if alive[tile, position >> 6] & (ONE << np.uint64(position & 63)):
+            out[n] = rows[tile, position]
+            n += 1
+    return out[:n]

@@ -1,0 +1,246 @@
+"""The shell of a tree of tiles: room, planting, splitting. `kernels` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.base import Rows
+from nearcast.index.columns import grown
+from nearcast.index.pivot import kernels
+from nearcast.jit import parallel_threads
+
+__all__ = ["Intervals", "Nodes", "TileTree"]
+
+F8 = npt.NDArray[np.float64]
+I4 = npt.NDArray[np.int32]
+
+
+class Nodes(NamedTuple):
+    """The tree. A node's children stand side by side, three of them."""
+
+    used: npt.NDArray[np.int64]
+    """One number: nodes in use."""
+    attr: I4
+    """Column that must be satisfied to come here, −1: none."""
+    low: F8
+    high: F8
+    kid: I4
+    """First child; −1 − tile for a leaf; NOTHING."""
+    split: I4
+    """Column by which the children differ, −1: by none."""
+    at: F8
+    """Middles up to here go left."""
+    bottom: F8
+    """Hull that middles are cut to."""
+    top: F8
+
+
+class Intervals(NamedTuple):
+    """The runs that are in the tree: (start, count, attr, low, high) of a store."""
+
+    start: npt.NDArray[Any]
+    count: npt.NDArray[Any]  # type: ignore[assignment]  # hides tuple.count, unused
+    attr: npt.NDArray[Any]
+    low: F8
+    high: F8
+
+
+def _empty_tree() -> Nodes:
+    """A root with an empty tree and an empty tree of odd ones."""
+    nodes = Nodes(
+        used=np.array([4], np.int64),
+        attr=np.full(4, -1, np.int32),
+        low=np.zeros(4),
+        high=np.zeros(4),
+        kid=np.full(4, kernels.NOTHING, np.int32),
+        split=np.full(4, -1, np.int32),
+        at=np.zeros(4),
+        bottom=np.zeros(4),
+        top=np.zeros(4),
+    )
+    nodes.kid[kernels.ROOT] = kernels.MAIN
+    return nodes
+
+
+class TileTree:
+    """Rows of a store in tiles of 512 under a tree of hulls.
+
+    A subclass has a table of tiles (`_tiles`, a NamedTuple of arrays with a first axis of
+    tiles, but for `where`: row → tile · 512 + position), says what is in the store, and
+    brings the two kernels that know what a tile looks like.
+    """
+
+    def __init__(self, table: Any) -> None:
+        self._nodes = _empty_tree()
+        self._tiles: Any = table
+        self._used = 0
+        """Tiles ever used."""
+        self._free: list[int] = []
+
+    # -- what a subclass says --------------------------------------------------
+
+    def _store_rows(self) -> int:
+        """Rows of the store, free ones included."""
+        raise NotImplementedError
+
+    def _intervals(self) -> Intervals:
+        """The store's runs."""
+        raise NotImplementedError
+
+    def _reach(self) -> F8:
+        """By column: the share of what is here that an interval to be matched covers."""
+        raise NotImplementedError
+
+    def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
+        """Make a tile of each run."""
+        raise NotImplementedError
+
+    def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
+        """Enter rows into tiles until one needs room."""
+        raise NotImplementedError
+
+    def _fresh_table(self) -> Any:
+        """An empty table of tiles fit for what the store holds; its `where` is not used."""
+        raise NotImplementedError
+
+    # -- adding ----------------------------------------------------------------
+
+    def _add(self, rows: Rows) -> None:
+        """Add rows: one by one, or by planning anew where they outnumber those that are here."""
+        where = self._tiles.where
+        if where.size < self._store_rows():
+            larger = grown(where, self._store_rows())
+            larger[where.size :] = -1
+            self._tiles = self._tiles._replace(where=larger)
+        here = self._rows() if rows.size > kernels.TILE else rows
+        if rows.size > kernels.TILE and rows.size > here.size:
+            self._build(np.concatenate([here, rows]))
+        else:
+            self._insert(rows, kernels.MAIN)
+
+    def _rows(self) -> Rows:
+        """The rows that are here."""
+        found: Rows = np.flatnonzero(self._tiles.where >= 0).astype(np.int32)
+        return found
+
+    def _build(self, rows: Rows) -> None:
+        """Plan and fill the whole tree for these rows."""
+        where = self._tiles.where
+        where[:] = -1
+        self._tiles = self._fresh_table()._replace(where=where)
+        self._nodes = _empty_tree()
+        self._used = 0
+        self._free.clear()
+        odd = self._plant(kernels.MAIN, rows, keep_odd=False)
+        if odd.size:
+            self._plant(kernels.ODD, odd, keep_odd=True)
+        used = int(self._nodes.used[0])
+        self._nodes = Nodes(self._nodes.used, *(a[:used].copy() for a in self._nodes[1:]))
+
+    def _plant(self, node: int, rows: Rows, *, keep_odd: bool, limit: int = kernels.TILE) -> Rows:
+        """Make a subtree of rows at a node; returns the odd ones left out."""
+        intervals = self._intervals()
+        columns = int(intervals.attr.max(initial=1)) + 1
+        room = int(self._nodes.used[0]) + 3 * (rows.size // kernels.SMALL + 2)
+        self._nodes = Nodes(self._nodes.used, *(grown(a, room) for a in self._nodes[1:]))
+        runs, odd = kernels.plan(
+            *intervals, self._nodes, node, rows, self._reach(), columns, keep_odd, limit
+        )
+        tiles = self._take_tiles(len(runs))
+        in_parallel(
+            lambda a, b: self._fill(rows, runs[a:b], tiles[a:b], columns), len(runs), least=64
+        )
+        left_out: Rows = odd
+        return left_out
+
+    def _take_tiles(self, count: int) -> npt.NDArray[np.int64]:
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        fresh = range(self._used, self._used + count - len(reused))
+        self._used += len(fresh)
+        self._tiles = self._tiles._replace(
+            **{
+                name: grown(array, self._used)
+                for name, array in self._tiles._asdict().items()
+                if name != "where"
+            }
+        )
+        return np.array([*reused, *fresh], np.int64)
+
+    def _insert(self, rows: Rows, root: int) -> None:
+        at = 0
+        while at < rows.size:
+            at, node, odd = self._insert_many(rows, at, root)
+            if node >= 0:
+                self._make_room(node, odd)
+
+    def _make_room(self, node: int, odd: bool) -> None:
+        """Give a node a tile, make its tile anew for what came since, or split a full one."""
+        kid = int(self._nodes.kid[node])
+        if kid == kernels.NOTHING:
+            self._plant(node, np.empty(0, np.int32), keep_odd=True)
+            return
+        tile = -1 - kid
+        rows: Rows = kernels.rows_of_tile(self._tiles.alive, self._tiles.rows, tile)
+        self._tiles.alive[tile] = 0
+        self._tiles.live[tile] = 0
+        self._free.append(tile)
+        limit = kernels.TILE - 1 if rows.size == kernels.TILE else kernels.TILE
+        left_out = self._plant(node, rows, keep_odd=odd, limit=limit)
+        self._insert(left_out, kernels.ODD)
+
+    def _remove(self, rows: Rows) -> None:
+        """Forget rows; their places serve the next that come by."""
+        t = self._tiles
+        kernels.remove(t.alive, t.live, t.where, rows)
+
+    # -- looking ---------------------------------------------------------------
+
+    def memory_bytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(int(array.nbytes) for array in (*self._nodes, *self._tiles))
+
+    def _check(self, live: Rows) -> None:
+        """Every row stands where the tree leads, once, and within the hulls on its way."""
+        t = self._tiles
+        assert np.array_equal(self._rows(), live)
+        assert self._below(kernels.ROOT, {}) == set(live.tolist())
+        places = t.where[live]
+        assert np.unique(places).size == places.size
+        assert np.array_equal(t.rows[places // kernels.TILE, places % kernels.TILE], live)
+        for tile in range(self._used):
+            assert sum(int(word).bit_count() for word in t.alive[tile].tolist()) == t.live[tile]
+        assert all(t.live[tile] == 0 for tile in self._free)
+
+    def _below(self, node: int, path: dict[int, tuple[float, float]]) -> set[int]:
+        attr = int(self._nodes.attr[node])
+        if attr >= 0:
+            path = path | {attr: (float(self._nodes.low[node]), float(self._nodes.high[node]))}
+        kid = int(self._nodes.kid[node])
+        if kid == kernels.NOTHING:
+            return set()
+        if kid >= 0:
+            return set().union(*(self._below(kid + j, path) for j in range(3)))
+        rows = kernels.rows_of_tile(self._tiles.alive, self._tiles.rows, -1 - kid).tolist()
+        s = self._intervals()
+        for row in rows:
+            run = range(int(s.start[row]), int(s.start[row]) + int(s.count[row]))
+            held = {int(s.attr[k]): (float(s.low[k]), float(s.high[k])) for k in run}
+            for column, (low, high) in path.items():
+                assert low <= held[column][0] <= held[column][1] <= high
+        return set(rows)
+
+
+def in_parallel(work: Callable[[int, int], None], count: int, least: int) -> None:
+    """Do work(first, stop) on all cores, or here if there is little of it."""
+    parts = parallel_threads() if count > least else 1
+    if parts == 1:
+        work(0, count)
+        return
+    cuts = [count * i // parts for i in range(parts + 1)]
+    with ThreadPoolExecutor(parts) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
