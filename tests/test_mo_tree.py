@@ -645,7 +645,9 @@ def test_one_absurd_value_does_not_spoil_the_domain():
 def test_events_alone_put_the_place_first():
     rng = np.random.default_rng(1)
     world = World(columns=8)
-    world.publish(*[{c: float(rng.random()) for c in range(8)} for _ in range(100)])
+    for _ in range(100):
+        place = {0: float(rng.choice([1.0, 5.0, 9.0])), 1: float(rng.normal())}
+        world.publish(place | {c: float(rng.random()) for c in range(2, 8)})
     assert {a.column for a in world.tree.attributes[:2]} == {0, 1}
 
 
@@ -733,6 +735,15 @@ def test_memory_beside_the_store():
     tree = MOTree(clauses, EventStore(), height=4)
     tree.add_clauses(clauses.live_rows())
     assert tree.memory_bytes() < 100 * n
+
+
+def test_a_side_without_members_costs_next_to_nothing():
+    world = World(columns=3)
+    world.subscribe(*[{2: (i / 100, i / 100 + 0.05)} for i in range(90)])
+    assert world.tree._live.buckets.memory_bytes() < 20_000
+    world.check([{2: 0.5}], [{2: (0.0, 1.0)}])
+    world.publish({2: 0.5})
+    world.check([{2: 0.5}], [{2: (0.0, 1.0)}, {}])
 
 
 def test_picture():

@@ -30,7 +30,7 @@ _LEAST = 0.01
 #: Without clauses their widths can only be guessed: a region is small, the rest is not.
 _PLACE = (0, 1)
 _GUESS_PLACE = 0.95
-_GUESS_OTHER = 0.6
+_GUESS_OTHER = 0.2
 #: Two domains are the same if no end is off by more than this share of the width.
 _TOLERANCE = 0.1
 

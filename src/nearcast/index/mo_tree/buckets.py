@@ -32,19 +32,19 @@ class Buckets:
     it expires.
 
     Adding and removing a row is O(height) amortised. An empty bucket costs 9 bytes and is
-    never looked at: each prefix knows by a bit which of its cells lead to something.
+    never looked at: each prefix knows by a bit which of its cells lead to something. A
+    side without members has no buckets at all, only a root that says so.
     """
 
     def __init__(self, height: int, fan_out: int, *, events: bool) -> None:
         self._events = events
-        buckets = fan_out**height
-        layer = np.cumsum([0] + [fan_out**h for h in range(height)], dtype=np.int64)
+        layer = np.cumsum([0] + [fan_out**h for h in range(height - 1)], dtype=np.int64)
         self.table = Side(
             cells=fan_out,
-            mask=np.zeros(layer[-1], np.int64),
-            layer=layer[:-1],
-            extent=np.zeros((buckets, 2), np.int32),
-            room=np.zeros(buckets, np.uint8),
+            mask=np.zeros(1, np.int64),
+            layer=layer,
+            extent=np.empty((0, 2), np.int32),
+            room=np.empty(0, np.uint8),
             row=np.empty(_SPARE, np.int32),
             facts=_facts(height, _SPARE, events=events),
             home=np.empty((0, 2), np.int32),
@@ -109,12 +109,24 @@ class Buckets:
         self.table = t._replace(row=row, facts=facts)
 
     def reserve_rows(self, rows: int) -> None:
-        """Make room for row numbers below `rows`."""
+        """Make room for members with row numbers below `rows`."""
         had = self.table.home.shape[0]
+        if had == 0:
+            self._unfold()
         if rows > had:
             home = grown(self.table.home, rows)
             home[had:] = -1
             self.table = self.table._replace(home=home)
+
+    def _unfold(self) -> None:
+        """Make the buckets."""
+        t = self.table
+        prefixes = t.cells ** (t.layer.size - 1)
+        self.table = t._replace(
+            mask=np.zeros(t.layer[-1] + prefixes, np.int64),
+            extent=np.zeros((prefixes * t.cells, 2), np.int32),
+            room=np.zeros(prefixes * t.cells, np.uint8),
+        )
 
     # -- checking --------------------------------------------------------------
 

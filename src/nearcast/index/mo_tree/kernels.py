@@ -610,7 +610,7 @@ def _undecided_first(layout, runs, row):
 def match_clause(layout, s, runs, row, live, now, counters):
     """Event rows that clause `row` wants; expired ones met on the way are dropped (Algorithm 1).
 
-    In float32 an event may look alive for a minute too long: matches are looked up.
+    In float32 an event may look alive for two minutes too long: matches are looked up.
     """
     layers = layout.domain.shape[0]
     wanted = np.empty((layers, s.cells), np.int64)
