@@ -88,6 +88,9 @@ class ClauseStore:
 
     def __init__(self) -> None:
         self.rows = 0
+        """Rows ever used, free ones included."""
+        self.columns = 2
+        """One more than the highest column of any predicate so far."""
         self._free_rows: list[int] = []
         self._predicates = Spans()
         self._extra_rows = 0
@@ -138,9 +141,9 @@ class ClauseStore:
         sizes |= {"word": words, "shape": shapes}
         self.table = Clauses(**{k: grown(getattr(t, k), n) for k, n in sizes.items()})
 
-    def _widen(self, highest: int) -> None:
+    def _widen(self) -> None:
         """Make room for column numbers that do not fit 16 bits."""
-        if highest > 65_535 and self.table.attr.dtype == np.uint16:
+        if self.columns > 65_536 and self.table.attr.dtype == np.uint16:
             self.table = self.table._replace(attr=self.table.attr.astype(np.uint32))
 
     # -- adding ----------------------------------------------------------------
@@ -158,7 +161,8 @@ class ClauseStore:
         if n > _MOST_PREDICATES:
             raise CapacityError("predicates of one clause", n, _MOST_PREDICATES, "use fewer")
         if n:
-            self._widen(max(attr))
+            self.columns = max(self.columns, max(attr) + 1)
+            self._widen()
         row = self._free_rows.pop() if self._free_rows else self.rows
         start = self._predicates.take(n)
         self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
@@ -209,7 +213,8 @@ class ClauseStore:
                 "predicates of one clause", int(counts.max()), _MOST_PREDICATES, "use fewer"
             )
         if batch.attr.size:
-            self._widen(int(batch.attr.max()))
+            self.columns = max(self.columns, int(batch.attr.max()) + 1)
+            self._widen()
         first = self.rows
         offset = self._predicates.take_many(batch.attr.size)
         self._reserve(first + n, self._predicates.used, 0, 0, 0)
@@ -292,6 +297,11 @@ class ClauseStore:
     def live_rows(self) -> I4:
         """All rows in use."""
         return np.flatnonzero(self.table.owner[: self.rows] >= 0).astype(np.int32)
+
+    def column_counts(self) -> npt.NDArray[np.int64]:
+        """By column: how many predicates are on it, roughly (freed ones may count)."""
+        used = self.table.attr[: self._predicates.used]
+        return np.bincount(used, minlength=self.columns)
 
     def shapes(self, row: int) -> list[tuple[int, F8]]:
         """(kind, floats) of the row's exact shapes."""

@@ -59,6 +59,9 @@ class EventStore:
 
     def __init__(self) -> None:
         self.rows = 0
+        """Rows ever used, free ones included."""
+        self.columns = 2
+        """One more than the highest column of any value so far."""
         self._free_rows: list[int] = []
         self._values = Spans()
         self._words = Spans()
@@ -97,6 +100,8 @@ class EventStore:
     ) -> int:
         """Add one event (columns and words ascending); returns its row."""
         n, m = len(attr), len(word)
+        if n:
+            self.columns = max(self.columns, int(attr[-1]) + 1)
         row = self._free_rows.pop() if self._free_rows else self.rows
         start = self._values.take(n)
         word_start = self._words.take(m)
@@ -117,6 +122,7 @@ class EventStore:
     def extend(self, slots: I4, batch: EventBatch, expires: I8) -> I4:
         """Add a whole batch at the end; returns its rows."""
         n, first = batch.size, self.rows
+        self.columns = max(self.columns, int(batch.attr.max(initial=0)) + 1)
         offset = self._values.take_many(batch.attr.size)
         word_offset = self._words.take_many(batch.word.size)
         self._reserve(first + n)
@@ -146,6 +152,10 @@ class EventStore:
     def live_rows(self) -> I4:
         """All rows in use."""
         return np.flatnonzero(self.table.slot[: self.rows] >= 0).astype(np.int32)
+
+    def column_counts(self) -> npt.NDArray[np.int64]:
+        """By column: how many events have it, roughly (freed ones may count)."""
+        return np.bincount(self.table.attr[: self._values.used], minlength=self.columns)
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""

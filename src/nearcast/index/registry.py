@@ -52,6 +52,7 @@ _DI_TREE = (
     "DI-Tree: A Dual-ended Interval Tree for Efficient Event Matching in "
     "Content-based Pub/Sub Systems"
 )
+_ELAPS = "Location-Aware Pub/Sub System: When Continuous Moving Queries Meet Dynamic Event Streams"
 
 _ENTRIES = {
     e.name: e
@@ -133,6 +134,29 @@ _ENTRIES = {
             paper="Indexing boolean expressions",
             subscriptions=_THREADED,
             events=_THREADED,
+        ),
+        Entry(
+            name="beq-tree",
+            target="nearcast.index.beq_tree:BEQTree",
+            summary="events in a quadtree with sorted lists in its leaves, counted",
+            paper=_ELAPS,
+            events=_THREADED,
+        ),
+        Entry(
+            name="quad-tree",
+            target="nearcast.index.rivals.quad_tree:QuadTree",
+            summary="the place first, by a quadtree; then candidates compared in full",
+            paper=_ELAPS,
+            subscriptions=_THREADED,
+            events=_THREADED,
+        ),
+        Entry(
+            name="r-star-tree",
+            target="nearcast.index.rivals.r_star_tree:RStarTree",
+            summary="the place first, by libspatialindex; then candidates compared in full",
+            paper="The R*-tree: an efficient and robust access method for points and rectangles",
+            subscriptions=Capabilities(),
+            events=Capabilities(),
         ),
         Entry(
             name="pem",

@@ -29,6 +29,15 @@ def new_heap() -> np.ndarray:
     return heap
 
 
+def lengthened(array: np.ndarray, used: int, spare: int) -> np.ndarray:
+    """The array, or a copy with room for `spare` rows behind `used` and an eighth more."""
+    if array.shape[0] - used >= spare:
+        return array
+    longer = np.empty((used + spare + (used >> 3), *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
 @kernel
 def capacity(size_class):
     """Items a run of this class holds."""
@@ -82,4 +91,4 @@ def free_items(heap: np.ndarray, link: np.ndarray) -> int:
             taken[start:stop] += 1
             start = int(link[start])
     assert int(taken.max(initial=0)) <= 1, "two free runs overlap"
-    return int(taken.sum())
+    return int(taken.sum(dtype=np.int64))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nearcast.errors import SchemaError
 
-__all__ = ["X", "Y", "ColumnType", "Schema"]
+__all__ = ["ColumnType", "Schema", "X", "Y"]
 
 ColumnType = Literal["number", "string", "bool"]
 

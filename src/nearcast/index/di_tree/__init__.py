@@ -123,6 +123,12 @@ class DITree(PostedClauses):
         nodes = self._forest.visited(column, place, forward=forward)
         return sorted(number[node] for node in nodes)
 
+    def contents(self, column: int, number: int) -> list[int]:
+        """The rows in a leaf, by its number in preorder from 1."""
+        leaf = int(self._forest.tree.leaf[self._forest.preorder(column)[number - 1]])
+        rows = self._positions.row[self._forest.lists.items(leaf)]
+        return sorted(rows[rows >= 0].tolist())
+
     def node_counts(self, column: int) -> tuple[int, int, int]:
         """Blue nodes, green nodes, and green nodes on the lowest layer, of a column's tree."""
         tree = self._forest.tree

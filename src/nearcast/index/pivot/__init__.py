@@ -64,5 +64,5 @@ class Pivot:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where a tree contradicts its store."""
-        self._clauses.check_clauses()
-        self._events.check_events()
+        self._clauses.check_invariants()
+        self._events.check_invariants()

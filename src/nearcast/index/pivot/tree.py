@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.index.base import Rows
+from nearcast.index.base import ClauseStore, EventStore, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot import kernels
 from nearcast.jit import parallel_threads
@@ -75,7 +75,8 @@ class TileTree:
     brings the two kernels that know what a tile looks like.
     """
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, store: ClauseStore | EventStore, table: Any) -> None:
+        self._store = store
         self._nodes = _empty_tree()
         self._tiles: Any = table
         self._used = 0
@@ -83,10 +84,6 @@ class TileTree:
         self._free: list[int] = []
 
     # -- what a subclass says --------------------------------------------------
-
-    def _store_rows(self) -> int:
-        """Rows of the store, free ones included."""
-        raise NotImplementedError
 
     def _intervals(self) -> Intervals:
         """The store's runs."""
@@ -113,8 +110,8 @@ class TileTree:
     def _add(self, rows: Rows) -> None:
         """Add rows: one by one, or by planning anew where they outnumber those that are here."""
         where = self._tiles.where
-        if where.size < self._store_rows():
-            larger = grown(where, self._store_rows())
+        if where.size < self._store.rows:
+            larger = grown(where, self._store.rows)
             larger[where.size :] = -1
             self._tiles = self._tiles._replace(where=larger)
         here = self._rows() if rows.size > kernels.TILE else rows
@@ -144,12 +141,11 @@ class TileTree:
 
     def _plant(self, node: int, rows: Rows, *, keep_odd: bool, limit: int = kernels.TILE) -> Rows:
         """Make a subtree of rows at a node; returns the odd ones left out."""
-        intervals = self._intervals()
-        columns = int(intervals.attr.max(initial=1)) + 1
+        columns = self._store.columns
         room = int(self._nodes.used[0]) + 3 * (rows.size // kernels.SMALL + 2)
         self._nodes = Nodes(self._nodes.used, *(grown(a, room) for a in self._nodes[1:]))
         runs, odd = kernels.plan(
-            *intervals, self._nodes, node, rows, self._reach(), columns, keep_odd, limit
+            *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit
         )
         tiles = self._take_tiles(len(runs))
         in_parallel(
@@ -204,9 +200,10 @@ class TileTree:
         """Bytes of all tables."""
         return sum(int(array.nbytes) for array in (*self._nodes, *self._tiles))
 
-    def _check(self, live: Rows) -> None:
+    def check_invariants(self) -> None:
         """Every row stands where the tree leads, once, and within the hulls on its way."""
         t = self._tiles
+        live = self._store.live_rows()
         assert np.array_equal(self._rows(), live)
         assert self._below(kernels.ROOT, {}) == set(live.tolist())
         places = t.where[live]

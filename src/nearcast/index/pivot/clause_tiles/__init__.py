@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.pivot.clause_tiles import kernels
+from nearcast.index.pivot.kernels import TILE, WORDS
 from nearcast.index.pivot.tree import F8, Intervals, TileTree
 
 __all__ = ["ClauseTiles", "Tiles"]
@@ -49,11 +50,11 @@ def _no_tiles(dims: int) -> Tiles:
         dim_attr=np.empty((0, dims), np.int32),
         dim_low=np.empty((0, dims), np.float32),
         dim_scale=np.empty((0, dims), np.float32),
-        alive=np.empty((0, kernels.WORDS), np.uint64),
-        rest=np.empty((0, kernels.WORDS), np.uint64),
+        alive=np.empty((0, WORDS), np.uint64),
+        rest=np.empty((0, WORDS), np.uint64),
         bits=np.empty((0, dims * kernels.BLOCK), np.uint64),
-        codes=np.empty((0, kernels.TILE * 2 * words), np.uint64),
-        rows=np.empty((0, kernels.TILE), np.int32),
+        codes=np.empty((0, TILE * 2 * words), np.uint64),
+        rows=np.empty((0, TILE), np.int32),
         where=np.empty(0, np.int32),
     )
 
@@ -65,11 +66,8 @@ class ClauseTiles(TileTree):
     """
 
     def __init__(self, clauses: ClauseStore) -> None:
-        super().__init__(_no_tiles(_MOST_DIMS))
+        super().__init__(clauses, _no_tiles(_MOST_DIMS))
         self._clauses = clauses
-
-    def _store_rows(self) -> int:
-        return self._clauses.rows
 
     def _intervals(self) -> Intervals:
         t = self._clauses.table
@@ -79,9 +77,7 @@ class ClauseTiles(TileTree):
         return _POINTS  # events come as points
 
     def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
-        kernels.fill(
-            self._clauses.table, self._tiles, self._nodes.kid, rows, runs, tiles, columns
-        )
+        kernels.fill(self._clauses.table, self._tiles, self._nodes.kid, rows, runs, tiles, columns)
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         at, node, odd = kernels.insert_many(
@@ -90,7 +86,7 @@ class ClauseTiles(TileTree):
         return at, node, odd
 
     def _fresh_table(self) -> Tiles:
-        columns = np.unique(self._clauses.table.attr).size
+        columns = np.count_nonzero(self._clauses.column_counts())
         return _no_tiles(int(np.clip(columns, 4, _MOST_DIMS)))
 
     def add_clauses(self, rows: Rows) -> None:
@@ -118,7 +114,3 @@ class ClauseTiles(TileTree):
             self._clauses.table, self._nodes, self._tiles, batch, counters
         )
         return found
-
-    def check_clauses(self) -> None:
-        """Raise AssertionError where the tree contradicts the store."""
-        self._check(self._clauses.live_rows())

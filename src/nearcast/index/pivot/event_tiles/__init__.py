@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nearcast.index.base import Clauses, Counters, EventStore, Rows
 from nearcast.index.pivot.event_tiles import kernels
+from nearcast.index.pivot.kernels import TILE, WORDS
 from nearcast.index.pivot.tree import F8, Intervals, TileTree
 
 __all__ = ["EventTiles", "Tiles"]
@@ -48,10 +49,10 @@ def _no_tiles(dims: int) -> Tiles:
         hull_low=np.empty((0, dims)),
         hull_high=np.empty((0, dims)),
         full=np.empty((0, dims), np.uint8),
-        alive=np.empty((0, kernels.WORDS), np.uint64),
-        expires=np.empty((0, kernels.TILE), np.int64),
-        codes=np.empty((0, dims * kernels.TILE), np.uint8),
-        rows=np.empty((0, kernels.TILE), np.int32),
+        alive=np.empty((0, WORDS), np.uint64),
+        expires=np.empty((0, TILE), np.int64),
+        codes=np.empty((0, dims * TILE), np.uint8),
+        rows=np.empty((0, TILE), np.int32),
         where=np.empty(0, np.int32),
     )
 
@@ -62,11 +63,8 @@ class EventTiles(TileTree):
     def __init__(self, events: EventStore) -> None:
         self._columns = np.arange(2, dtype=np.int32)
         """The columns that tiles keep codes of, the most frequent ones."""
-        super().__init__(_no_tiles(self._columns.size))
+        super().__init__(events, _no_tiles(self._columns.size))
         self._events = events
-
-    def _store_rows(self) -> int:
-        return self._events.rows
 
     def _intervals(self) -> Intervals:
         t = self._events.table
@@ -88,7 +86,7 @@ class EventTiles(TileTree):
         return at, node, odd
 
     def _fresh_table(self) -> Tiles:
-        frequency = np.bincount(self._events.table.attr, minlength=2)
+        frequency = self._events.column_counts()
         order = np.argsort(-frequency, kind="stable")[:_MOST_DIMS]
         self._columns = order[frequency[order] > 0].astype(np.int32)
         return _no_tiles(self._columns.size)
@@ -107,7 +105,7 @@ class EventTiles(TileTree):
         """
         if here & (here - 1) or not 64 <= here <= 65_536:
             return False
-        return np.bincount(self._events.table.attr).nonzero()[0].size > self._columns.size
+        return int(np.count_nonzero(self._events.column_counts())) > self._columns.size
 
     def remove_events(self, rows: Rows) -> None:
         """Forget event rows."""
@@ -117,17 +115,12 @@ class EventTiles(TileTree):
         """Walk down with one clause."""
         e, n, t = self._events.table, self._nodes, self._tiles
         first = int(clauses.start[row])
-        columns = max(int(e.attr.max(initial=1)), int(clauses.attr.max(initial=1))) + 1
         found: Rows = kernels.match_clause(
             e.start, e.count, e.attr, e.value,
             n.attr, n.low, n.high, n.kid, n.split,
             t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive, t.expires,
             t.codes, t.rows,
             self._columns, clauses.attr, clauses.low, clauses.high,
-            first, first + int(clauses.count[row]), now, columns, counters,
+            first, first + int(clauses.count[row]), now, self._events.columns, counters,
         )  # fmt: skip
         return found
-
-    def check_events(self) -> None:
-        """Raise AssertionError where the tree contradicts the store."""
-        self._check(self._events.live_rows())
