@@ -118,6 +118,11 @@ class ClauseStore:
     def __len__(self) -> int:
         return self.rows - len(self._free_rows)
 
+    @property
+    def has_extras(self) -> bool:
+        """Whether any clause so far had words, shapes or residuals."""
+        return self._extra_rows > 0
+
     # -- growing ---------------------------------------------------------------
 
     def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:

@@ -127,3 +127,19 @@ def gather(blob, start, length, slots):
         for k in range(np.int64(length[slots[i]])):
             data[o + k] = blob[s + k]
     return offsets, data
+
+
+@kernel
+def gather_lines(blob, start, length, slots):
+    """The strings of many slots one after another, a zero byte between them."""
+    total = 0
+    for i in range(slots.size):
+        total += np.int64(length[slots[i]]) + 1
+    out = np.zeros(max(total - 1, 0), np.uint8)
+    at = 0
+    for i in range(slots.size):
+        s = start[slots[i]]
+        for k in range(np.int64(length[slots[i]])):
+            out[at + k] = blob[s + k]
+        at += np.int64(length[slots[i]]) + 1
+    return out

@@ -206,7 +206,8 @@ class Matcher:
             pairs = self._verified((np.zeros(rows.size, np.int32), rows), batch, nows, [event])
             pairs = self._with_extended(pairs, encoded, event, int(nows[0]))
             slots = self._owners(pairs)[1]
-            ids = self._standing.ids.ids_of(slots.tolist())
+            slots.sort()  # ids mostly come in order of arrival: then sorting them is quick
+            ids = self._standing.ids.ids_of(slots)
         ids.sort()
         return ids, MatchReport.of(counters)
 
@@ -268,7 +269,7 @@ class Matcher:
         store = self._standing.store
         if not capabilities.exact:
             events, rows = _rechecked(store.table, batch, events, rows)
-        if rows.size == 0:
+        if rows.size == 0 or not (self._standing.expiring or store.has_extras):
             return events, rows
         count = verify.keep_pairs(
             store.table, batch, events, rows, nows, self._standing.expires,
@@ -397,7 +398,7 @@ class Matcher:
             found: set[int] = set()
             for row in rows.tolist():
                 found.update(self._events_of(query, row, moment))
-            ids = self._live.ids.ids_of([int(self._live.store.table.slot[e]) for e in found])
+            ids = self._live.ids.ids_of(self._live.store.table.slot[sorted(found)])
         ids.sort()
         return ids
 
@@ -456,16 +457,18 @@ class Matcher:
         with self._lock.write():
             standing, live = self._standing, self._live
             used = standing.expires[: standing.ids.slots]
-            over = set(np.flatnonzero(used <= moment).tolist()) - set(standing.ids.free_slots())
-            subscriptions = sorted(standing.ids.ids_of(sorted(over)))
-            for slot in over:
+            due = used <= moment
+            due[standing.ids.free_slots()] = False
+            over = np.flatnonzero(due).astype(np.int32)
+            subscriptions = sorted(standing.ids.ids_of(over))
+            for slot in over.tolist():
                 self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
                 standing.remove(slot)
             rows = live.store.live_rows()
             rows = rows[live.store.table.expires[rows] <= moment]
-            slots = live.store.table.slot[rows].tolist()
+            slots = live.store.table.slot[rows]
             events = sorted(live.ids.ids_of(slots))
-            for slot in slots:
+            for slot in slots.tolist():
                 self._remove_event_slot(slot)
         return subscriptions, events
 

@@ -34,6 +34,8 @@ class Standing:
         self.store = ClauseStore()
         self.ids = IdTable("subscription", "use update_subscription to replace it")
         self.expires = np.empty(0, np.int64)
+        self.expiring = False
+        """Whether any subscription so far has an end."""
         self._row = np.empty(0, np.int32)
         """The only row of a slot; −1: none; −2: see `_several`."""
         self._several: dict[int, list[int]] = {}
@@ -50,6 +52,7 @@ class Standing:
         self.expires = grown(self.expires, self.ids.slots)
         self._row = grown(self._row, self.ids.slots)
         self.expires[slot] = FOREVER if expires is None else expires
+        self.expiring = self.expiring or expires is not None
         if len(rows) == 1:
             self._row[slot] = rows[0]
         elif not rows:
@@ -64,6 +67,7 @@ class Standing:
         self.expires = grown(self.expires, self.ids.slots)
         self._row = grown(self._row, self.ids.slots)
         self.expires[slots] = expires
+        self.expiring = self.expiring or bool((expires != FOREVER).any())
         positions = batch.owner
         rows = self.store.extend(batch._replace(owner=slots[positions]))
         counts = np.bincount(positions, minlength=slots.size)

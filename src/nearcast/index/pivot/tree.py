@@ -137,13 +137,13 @@ class TileTree:
         if odd.size:
             self._plant(kernels.ODD, odd, keep_odd=True)
         used = int(self._nodes.used[0])
-        self._nodes = Nodes(self._nodes.used, *(a[:used].copy() for a in self._nodes[1:]))
+        self._resize_nodes(lambda array: array[:used].copy())
 
     def _plant(self, node: int, rows: Rows, *, keep_odd: bool, limit: int = kernels.TILE) -> Rows:
         """Make a subtree of rows at a node; returns the odd ones left out."""
         columns = self._store.columns
         room = int(self._nodes.used[0]) + 3 * (rows.size // kernels.SMALL + 2)
-        self._nodes = Nodes(self._nodes.used, *(grown(a, room) for a in self._nodes[1:]))
+        self._resize_nodes(lambda array: grown(array, room))
         runs, odd = kernels.plan(
             *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit
         )
@@ -153,6 +153,11 @@ class TileTree:
         )
         left_out: Rows = odd
         return left_out
+
+    def _resize_nodes(self, resize: Callable[[Any], Any]) -> None:
+        arrays = self._nodes._asdict()
+        used = arrays.pop("used")
+        self._nodes = Nodes(used, **{name: resize(array) for name, array in arrays.items()})
 
     def _take_tiles(self, count: int) -> npt.NDArray[np.int64]:
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
