@@ -135,7 +135,11 @@ class MOTree:
         self._changes += int(rows.size)
 
     def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
-        """Algorithm 1: compare the members of all buckets met, and drop those that expired."""
+        """Algorithm 1: compare the members of all buckets met, and drop those that expired.
+
+        Should `now` go back, they return, in O(rows of the store).
+        """
+        self._live.at(self._layout, now)
         found: Rows = kernels.match_clause(
             self._layout,
             self._live.buckets.table,

@@ -7,7 +7,17 @@ import numpy.typing as npt
 
 from nearcast.index.columns import grown
 from nearcast.index.mo_tree import kernels
-from nearcast.index.mo_tree.kernels import LIVE, NEED, ROOMS, SQUARES, USED, Side
+from nearcast.index.mo_tree.kernels import (
+    ABSENT,
+    CLEARED,
+    EXPIRED,
+    LIVE,
+    NEED,
+    ROOMS,
+    SQUARES,
+    USED,
+    Side,
+)
 
 __all__ = ["Buckets"]
 
@@ -16,6 +26,7 @@ F4 = npt.NDArray[np.float32]
 
 #: Idle places that nobody minds.
 _SPARE = 256
+_NEVER = np.iinfo(np.int64).min
 
 
 def _facts(layers: int, places: int, *, events: bool) -> F4:
@@ -49,7 +60,7 @@ class Buckets:
             facts=_facts(height, _SPARE, events=events),
             home=np.empty((0, 2), np.int32),
             free=np.full(ROOMS.size, -1, np.int32),
-            state=np.zeros(4, np.int64),
+            state=np.array([0, 0, 0, 0, _NEVER]),
         )
 
     # -- looking ---------------------------------------------------------------
@@ -74,6 +85,15 @@ class Buckets:
         """The store's rows that are in here."""
         return np.flatnonzero(self.table.home[:, 0] >= 0).astype(np.int32)
 
+    @property
+    def cleared(self) -> int:
+        """Before this time, some events that were dropped because they had expired are alive."""
+        return int(self.table.state[CLEARED])
+
+    def expired(self) -> I4:
+        """The rows that were dropped because they had expired, and not removed since."""
+        return np.flatnonzero(self.table.home[:, 0] == EXPIRED).astype(np.int32)
+
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""
         return sum(int(a.nbytes) for a in self.table if isinstance(a, np.ndarray))
@@ -93,6 +113,11 @@ class Buckets:
         """Take the new contents of rows whose bucket stays; the others leave and are reported."""
         moved: npt.NDArray[np.bool_] = kernels.rewrite(self.table, rows, bucket, facts)
         return moved
+
+    def remember(self, expired: I4, cleared: int) -> None:
+        """Note which rows have been dropped because they had expired."""
+        self.table.state[CLEARED] = cleared
+        self.table.home[expired, 0] = EXPIRED
 
     def reserve_more(self, members: int) -> None:
         """Make room after an insertion found none, with `members` still to come."""
@@ -115,7 +140,7 @@ class Buckets:
             self._unfold()
         if rows > had:
             home = grown(self.table.home, rows)
-            home[had:] = -1
+            home[had:] = ABSENT
             self.table = self.table._replace(home=home)
 
     def _unfold(self) -> None:

@@ -22,7 +22,10 @@ from nearcast.kernels.rows import clear, fill, find_value, grow
 ROOMS = np.array([1, 2] + [s for k in range(1, 30) for s in (3 << (k - 1), 2 << k)], np.int64)
 
 #: Places in `Side.state`.
-USED, LIVE, SQUARES, NEED = 0, 1, 2, 3
+USED, LIVE, SQUARES, NEED, CLEARED = 0, 1, 2, 3, 4
+
+#: `home` of rows that are not here, and of those dropped because they had expired.
+ABSENT, EXPIRED = -1, -2
 
 
 class Layout(NamedTuple):
@@ -71,11 +74,12 @@ class Side(NamedTuple):
     Value of events, (layers + 1, places, 1), event by event in memory, as their extents
     are short; the additional layer is the time they expire."""
     home: np.ndarray
-    """(rows, 2): bucket and place of each row, −1 for rows that are not here."""
+    """(rows, 2): bucket and place of each row; ABSENT or EXPIRED for a bucket if it has none."""
     free: np.ndarray
     """First free extent of each size class, −1 for none."""
     state: np.ndarray
-    """Places used, members, Σ (members of a bucket)², places lacking."""
+    """Places used, members, Σ (members of a bucket)², places lacking, and the latest time at
+    which a dropped event would have expired: before it, such events are alive."""
 
 
 @kernel
@@ -291,7 +295,7 @@ def _drop(s, row):
     last = np.int64(s.extent[b, 0]) + n
     if p != last:
         _copy(s, last, p)
-    s.home[row, 0] = -1
+    s.home[row, 0] = ABSENT
     s.extent[b, 1] = n
     s.state[LIVE] -= 1
     s.state[SQUARES] -= 2 * n + 1
@@ -304,11 +308,22 @@ def _drop(s, row):
 
 
 @kernel
+def _clear(s, row, expires):
+    """Drop an event that has expired."""
+    _drop(s, row)
+    s.home[row, 0] = EXPIRED
+    s.state[CLEARED] = max(s.state[CLEARED], expires)
+
+
+@kernel
 def remove(s, rows):
     """Forget rows; those that are not here are passed over."""
     for i in range(rows.size):
-        if rows[i] < s.home.shape[0] and s.home[rows[i], 0] >= 0:
+        if rows[i] >= s.home.shape[0]:
+            continue
+        if s.home[rows[i], 0] >= 0:
             _drop(s, rows[i])
+        s.home[rows[i], 0] = ABSENT
 
 
 @kernel
@@ -557,7 +572,7 @@ def _meet(layout, runs, row, wanted, sizes, low, high):
 
 
 @kernel
-def _live_survivors(s, target, buckets, low, high, now, counters):
+def _live_survivors(s, target, buckets, low, high, expires, now, counters):
     """Members of the target buckets whose float32 values lie in the intervals.
 
     Members that have expired are dropped on the way. Returns (rows, how many).
@@ -575,7 +590,7 @@ def _live_survivors(s, target, buckets, low, high, now, counters):
         counters[1] += p1 - p
         while p < p1:
             if facts[layers, p, 0] < clock:
-                _drop(s, member[p])
+                _clear(s, member[p], expires[member[p]])
                 p1 -= 1
                 continue
             i = 0
@@ -621,7 +636,7 @@ def match_clause(layout, s, runs, row, live, now, counters):
     target, buckets = _targets(
         s.mask, s.layer, s.cells, wanted, sizes, np.empty(1024, np.int32)
     )  # fmt: skip
-    kept, left = _live_survivors(s, target, buckets, low, high, now, counters)
+    kept, left = _live_survivors(s, target, buckets, low, high, live.expires, now, counters)
     ends = _starts(live.start, live.count, kept, left)
     order = _undecided_first(layout, runs, row)
     attr, value, expires = live.attr, live.value, live.expires
@@ -638,7 +653,7 @@ def match_clause(layout, s, runs, row, live, now, counters):
         if j < order.size:
             continue
         if expires[kept[i]] <= now:
-            _drop(s, kept[i])
+            _clear(s, kept[i], expires[kept[i]])
             continue
         kept[n] = kept[i]
         n += 1
