@@ -56,7 +56,8 @@ class RStarTree:
 
     def remove_clauses(self, rows: Rows) -> None:
         """Forget rows."""
-        self._regions.remove(rows, kernels.regions(self._clauses.table, rows))
+        table = self._clauses.table
+        self._regions.remove(rows, lambda wanted: kernels.regions(table, wanted))
 
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """Compare the clauses whose region holds the event, and those without one."""
@@ -100,7 +101,8 @@ class RStarTree:
 
     def remove_events(self, rows: Rows) -> None:
         """Forget rows; those that are not there are no error."""
-        self._places.remove(rows, kernels.event_places(self._events.table, rows))
+        table = self._events.table
+        self._places.remove(rows, lambda wanted: kernels.event_places(table, wanted))
 
     def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
         """Compare the events within the clause's region; all of them if it has none."""

@@ -90,14 +90,13 @@ class Rectangles:
             self._tree.insert(row, box)
         self._size += new.size
 
-    def remove(self, rows: Rows, boxes: F8) -> None:
+    def remove(self, rows: Rows, boxes_of: BoxesOf) -> None:
         """Forget rows; those that are not there are no error."""
-        known = rows < self._where.size
-        rows, boxes = rows[known], boxes[known]
-        placed = self._where[rows] == _IN_TREE
-        for row, box in zip(rows[placed].tolist(), boxes[placed].tolist(), strict=True):
+        rows = rows[rows < self._where.size]
+        placed = rows[self._where[rows] == _IN_TREE]
+        for row, box in zip(placed.tolist(), boxes_of(placed).tolist(), strict=True):
             self._tree.delete(row, box)
-        self._size -= int(placed.sum())
+        self._size -= placed.size
         self._where[rows] = _ABSENT
         self._lists.clear()
 
