@@ -89,6 +89,13 @@ class World:
         self.index.add_clauses(np.array([row], np.int32))
         self.rows.add(row)
 
+    def add_on(self, *columns):
+        """One clause with predicates on these columns."""
+        low, high = ENDS[self.kind](self.rng, (len(columns),))
+        row = self.clauses.append(0, columns, low.tolist(), high.tolist(), None)
+        self.index.add_clauses(np.array([row], np.int32))
+        self.rows.add(row)
+
     def remove(self, n, one_by_one=False):
         rows = self.rng.choice(sorted(self.rows), n, replace=False).astype(np.int32)
         for some in np.split(rows, n) if one_by_one else [rows]:

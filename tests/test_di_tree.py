@@ -202,6 +202,16 @@ def test_common_and_rare_columns_together(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_columns_between_those_that_were_learnt(variant):
+    world = World(partial(DITree, variant=variant), "wide", columns=12)
+    world.add_on(0, 7)
+    world.add_on(3)
+    world.add_on(9, 11)
+    world.add_on(10)
+    assert world.check(20, missing=0.1) > 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_ten_thousand_columns(variant):
     world = World(partial(DITree, variant=variant), "wide", columns=10_000, most=4)
     world.add(300)

@@ -80,6 +80,16 @@ def test_columns_that_come_later(name):
 
 
 @pytest.mark.parametrize("name", EXACT)
+def test_columns_between_those_that_were_learnt(name):
+    world = World(EXACT[name], "wide", columns=12)
+    world.add_on(0, 7)
+    world.add_on(3)
+    world.add_on(9, 11)
+    world.add_on(10)
+    assert world.check(20, missing=0.1) > 0
+
+
+@pytest.mark.parametrize("name", EXACT)
 def test_ten_thousand_columns(name):
     world = World(EXACT[name], "wide", columns=10_000, most=4)
     world.add(300)

@@ -70,7 +70,7 @@ def sampled_ends(c, rows, step, columns):
     for i in range(0, rows.size, step):
         start = np.int64(c.start[rows[i]])
         for k in range(start, start + np.int64(c.count[rows[i]])):
-            inside = (abs(c.low[k]) <= _FARTHEST) + (abs(c.high[k]) <= _FARTHEST)
+            inside = int(abs(c.low[k]) <= _FARTHEST) + int(abs(c.high[k]) <= _FARTHEST)
             offset[c.attr[k] + 1] += inside
     for column in range(columns):
         offset[column + 1] += offset[column]

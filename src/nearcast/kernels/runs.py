@@ -43,7 +43,8 @@ def capacity(size_class):
     """Items a run of this class holds."""
     if size_class < 0:
         return 0
-    return (4 + 2 * (size_class & 1)) << (size_class >> 1)
+    wide = np.int64(size_class)  # an int8 overflows where kernels are interpreted
+    return (4 + 2 * (wide & 1)) << (wide >> 1)
 
 
 @kernel

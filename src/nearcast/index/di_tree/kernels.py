@@ -42,7 +42,7 @@ class Tree(NamedTuple):
     """What kernels see of the nodes."""
 
     root: np.ndarray
-    """By column, −1 where it has no predicate."""
+    """By column."""
     child: np.ndarray
     """By node: the first of its children, −1 for a leaf."""
     kind: np.ndarray
@@ -128,7 +128,7 @@ def plant(columns, counts, halvings, offset, threshold):
 
     Returns (root, child, kind, layer, column).
     """
-    root = np.full(columns, -1, np.int32)
+    root = np.empty(columns, np.int32)
     child = np.empty(64, np.int32)
     kind = np.empty(64, np.int8)
     layer = np.empty(64, np.int8)
@@ -138,8 +138,6 @@ def plant(columns, counts, halvings, offset, threshold):
     waiting = np.empty((4 * HALVINGS + 8, 3), np.int64)
     for column in range(columns):
         h = halvings[column]
-        if h < 0:
-            continue
         while used + 1 > child.size:
             child, kind = grow(child, child.size), grow(kind, kind.size)
             layer, owner = grow(layer, layer.size), grow(owner, owner.size)
@@ -496,7 +494,7 @@ def match_forward(live, row, need, domains, tree, veto, lists, batch, at, counte
         count = np.zeros(need.size, need.dtype)
         for e in range(batch.start[at], batch.start[at + 1]):
             column = batch.attr[e]
-            if column >= dense.size or tree.root[column] < 0 or veto.depth[column] >= 0:
+            if column >= dense.size or veto.depth[column] >= 0:
                 continue
             value = dense[column]
             if np.isnan(value):
@@ -539,8 +537,6 @@ def match_backward(live, row, domains, tree, veto, lists, batch, at, counters):
     left = live.copy()
     e, stop = batch.start[at], batch.start[at + 1]
     for column in range(tree.root.size):
-        if tree.root[column] < 0:
-            continue
         while e < stop and batch.attr[e] < column:
             e += 1
         d = np.int64(veto.depth[column])

@@ -18,6 +18,8 @@ from nearcast.kernels.lists import Entries, drop
 
 __all__ = ["Forest", "Shape"]
 
+Columns = npt.NDArray[np.int64]
+
 _CHILDREN = {
     BLUE: (BLUE, LOW_GREEN, HIGH_GREEN, BLUE),
     LOW_GREEN: (LOW_GREEN, LOW_GREEN),
@@ -61,7 +63,7 @@ class Forest:
         """Trees for these rows, with the nodes they will need and empty leaves."""
         columns = domains.lo.size
         halvings = self._halvings(predicates_of(clauses, rows, columns))
-        sizes = np.where(halvings < 0, 0, (halvings + 1) << np.maximum(halvings, 0))
+        sizes = (halvings + 1) << halvings
         offset = np.concatenate([[0], np.cumsum(sizes)])
         counts = kernels.census(clauses, rows, domains, halvings, offset)
         parts = kernels.plant(columns, counts, halvings, offset, self._shape.threshold)
@@ -76,10 +78,10 @@ class Forest:
         """How deep to look when planting: two layers more than uniform data would need."""
         most = self._shape.layers - 1
         if self._shape.threshold < 0:
-            return np.where(counts > 0, most, -1)
+            return np.full(counts.size, most)
         deep = cell_bits(counts, max(self._shape.threshold, 1), most).astype(np.int64)
         depth = np.minimum(deep + 2, min(most, 12))
-        return np.where(counts > 0, np.where(counts > self._shape.threshold, depth, 0), -1)
+        return np.where(counts > self._shape.threshold, depth, 0)
 
     def _make_leaves(self, first: int, stop: int) -> None:
         """Lists for the leaves among the nodes first … stop."""
@@ -93,7 +95,7 @@ class Forest:
         t.leaf[first:stop] = np.where(is_leaf, base + np.cumsum(lists) - lists, -1)
         t.node[base : self.lists.used] = np.repeat(np.arange(first, stop), lists)
 
-    def _make_nodes(self, kinds: tuple[int, ...], layer: int, column: int) -> int:
+    def _make_nodes(self, kinds: tuple[int, ...], layer: int, column: int | Columns) -> int:
         """Leaves of these kinds; the number of the first."""
         first, self._nodes = self._nodes, self._nodes + len(kinds)
         t = self.tree
@@ -108,13 +110,12 @@ class Forest:
         return first
 
     def widen(self, columns: int) -> None:
-        """Trees of a single leaf for columns that have none."""
+        """Trees of a single leaf for further columns."""
         known = self.tree.root.size
         self.tree = self.tree._replace(root=grown(self.tree.root, columns)[:columns])
-        self.tree.root[known:] = -1
-        for column in np.flatnonzero(self.tree.root < 0).tolist():
-            first = self._make_nodes((BLUE,), 0, column)
-            self.tree.root[column] = first
+        further = np.arange(known, columns)
+        first = self._make_nodes((BLUE,) * further.size, 0, further)
+        self.tree.root[known:] = first + further - known
 
     # -- posting -------------------------------------------------------------------------
 
@@ -197,7 +198,7 @@ class Forest:
         """Every entry lies in a leaf of its range, no leaf is too full, blue lists agree."""
         t, table = self.tree, self.lists.table
         threshold, deepest = self._limits()
-        for column in np.flatnonzero(t.root >= 0).tolist():
+        for column in range(t.root.size):
             for node in self.preorder(column):
                 assert int(t.column[node]) == column
                 if int(t.child[node]) >= 0:

@@ -33,7 +33,7 @@ def covered_cells(c, rows, keys, domains, directory):
         start = np.int64(c.start[rows[i]])
         for k in range(start, start + np.int64(c.count[rows[i]])):
             column = c.attr[k]
-            shift = HALVINGS - directory.bits[part, column]
+            shift = HALVINGS - np.int64(directory.bits[part, column])
             first = cell(domains, column, c.low[k]) >> shift
             covered += (cell(domains, column, c.high[k]) >> shift) - first + 1
     return covered
@@ -49,7 +49,7 @@ def enumerate_cells(c, rows, positions, keys, domains, directory, entries):
         start = np.int64(c.start[rows[i]])
         for k in range(start, start + np.int64(c.count[rows[i]])):
             column = c.attr[k]
-            shift = HALVINGS - directory.bits[part, column]
+            shift = HALVINGS - np.int64(directory.bits[part, column])
             base = directory.base[part, column]
             first = base + (cell(domains, column, c.low[k]) >> shift)
             last = base + (cell(domains, column, c.high[k]) >> shift)
@@ -79,7 +79,9 @@ def match_event(c, row, need, domains, directory, lists, loose, batch, at, count
             column, value = batch.attr[e], batch.value[e]
             if column >= columns or np.isnan(value):
                 continue
-            place = cell(domains, column, value) >> (HALVINGS - directory.bits[part, column])
+            place = cell(domains, column, value) >> (
+                HALVINGS - np.int64(directory.bits[part, column])
+            )
             hit(count, lists, directory.base[part, column] + place)
             counters[0] += 1
     found = np.concatenate((reached(count, need), loose_ones))

@@ -124,7 +124,9 @@ def enumerate_values(live, rows, positions, keys, domains, directory, entries):
             if np.isnan(value[k]):
                 continue
             column = attr[k]
-            place = cell(domains, column, value[k]) >> (HALVINGS - directory.bits[part, column])
+            place = cell(domains, column, value[k]) >> (
+                HALVINGS - np.int64(directory.bits[part, column])
+            )
             target[n] = directory.base[part, column] + place
             item[n] = positions[i]
             number[n, 0] = value[k]
@@ -181,7 +183,7 @@ def match_clause(
         part = directory.part[key]
         for k in range(c0, c1):
             column = c.attr[k]
-            shift = HALVINGS - directory.bits[part, column]
+            shift = HALVINGS - np.int64(directory.bits[part, column])
             base = directory.base[part, column]
             first = base + (cell(domains, column, c.low[k]) >> shift)
             last = base + (cell(domains, column, c.high[k]) >> shift)

@@ -34,7 +34,7 @@ def enumerate_ends(c, rows, positions, domains, buckets, narrowest, entries):
         for k in range(start, start + np.int64(c.count[rows[i]])):
             column = attr[k]
             first, last = cell(domains, column, low[k]), cell(domains, column, high[k])
-            bits = buckets.bits[column]
+            bits = np.int64(buckets.bits[column])
             if bits < 0 or last - first < narrowest:
                 continue
             base = buckets.base[column]
@@ -82,7 +82,7 @@ def clear_unsatisfied(domains, buckets, lists, batch, at, bits, counters):
         if buckets.bits[column] < 0:
             continue
         base = buckets.base[column]
-        size = 1 << buckets.bits[column]
+        size = 1 << np.int64(buckets.bits[column])
         while e < stop and batch.attr[e] < column:
             e += 1
         if e == stop or batch.attr[e] != column or np.isnan(batch.value[e]):
@@ -90,7 +90,7 @@ def clear_unsatisfied(domains, buckets, lists, batch, at, bits, counters):
             counters[0] += size
             continue
         value = batch.value[e]
-        bucket = cell(domains, column, value) >> (HALVINGS - buckets.bits[column])
+        bucket = cell(domains, column, value) >> (HALVINGS - np.int64(buckets.bits[column]))
         clear_lists(lists, base + bucket + 1, base + size, bits)
         clear_lists(lists, base + size, base + size + bucket, bits)
         compared = clear_outside(lists, base + bucket, -np.inf, value, bits)
