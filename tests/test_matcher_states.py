@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from nearcast import Event, Matcher, Point, Subscription
 from nearcast.errors import BatchError, UnknownIdError
 from nearcast.index import registry
+from nearcast.model.geometry import Space
 from tests import oracle
 from tests.placed import placed
 from tests.strategies import events, points, subscriptions, times
@@ -28,7 +29,7 @@ EXACT = [name for name in registry.names() if not registry.entry(name).approxima
 class Matchers(RuleBasedStateMachine):
     """A model of plain dicts and lists beside a matcher for each index."""
 
-    space = "globe"
+    space: Space = "globe"
     subscription_ids = Bundle("subscription_ids")
     event_ids = Bundle("event_ids")
 

@@ -9,12 +9,24 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from time import time_ns
+from typing import TypeAlias
 
 from nearcast.errors import ValidationError
 
-__all__ = ["FOREVER", "NEVER", "Micros", "format_micros", "system_now", "to_datetime", "to_micros"]
+__all__ = [
+    "FOREVER",
+    "NEVER",
+    "Micros",
+    "Time",
+    "format_micros",
+    "system_now",
+    "to_datetime",
+    "to_micros",
+]
 
 Micros = int
+#: An instant as people give it: an aware datetime, RFC 3339 text or microseconds.
+Time: TypeAlias = datetime | str | Micros
 
 #: Later than every instant: what never expires.
 FOREVER: Micros = 2**63 - 1

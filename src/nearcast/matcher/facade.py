@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.clock import FOREVER, NEVER, to_micros
+from nearcast.clock import FOREVER, NEVER, Time, to_micros
 from nearcast.errors import (
     BatchError,
     CapacityError,
@@ -45,8 +45,6 @@ Subscriptions: TypeAlias = Iterable[Subscription] | Any
 """Subscriptions, or an Arrow table or record batch of them."""
 Events: TypeAlias = Iterable[Event] | Any
 """Events, or an Arrow table or record batch of them."""
-Time: TypeAlias = Any
-"""An aware datetime, RFC 3339 text or microseconds."""
 
 _SPLIT = 256  # events below which a second thread costs more than it brings
 

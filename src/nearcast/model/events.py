@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from nearcast.clock import Micros, to_micros
+from nearcast.clock import Micros, Time, to_micros
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Box, Location, Point, Polygon
 from nearcast.model.words import normalise_words
@@ -15,6 +15,7 @@ from nearcast.model.words import normalise_words
 __all__ = ["Event", "Value"]
 
 Value: TypeAlias = float | int | str | bool
+_NOTHING: Mapping[str, Value | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +30,42 @@ class Event:
     """
 
     id: str
-    attributes: Mapping[str, Value] = field(default_factory=dict)
-    keywords: frozenset[str] = frozenset()
-    location: Location | None = None
-    start: Micros | None = None
-    end: Micros | None = None
-    expires: Micros | None = None
+    attributes: Mapping[str, Value]
+    keywords: frozenset[str]
+    location: Location | None
+    start: Micros | None
+    end: Micros | None
+    expires: Micros | None
 
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        check_id(self.id, "id")
-        put(self, "attributes", MappingProxyType(_attributes(self.attributes)))
-        put(self, "keywords", normalise_words(self.keywords))
-        if self.location is not None and not isinstance(self.location, Point | Box | Polygon):
+    def __init__(
+        self,
+        id: str,
+        attributes: Mapping[str, Value | None] = _NOTHING,
+        keywords: Iterable[str] = (),
+        location: Location | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        expires: Time | None = None,
+    ) -> None:
+        check_id(id, "id")
+        if location is not None and not isinstance(location, Point | Box | Polygon):
             raise ValidationError(
-                "location", self.location, "an event's location is a Point, a Box or a Polygon"
+                "location", location, "an event's location is a Point, a Box or a Polygon"
             )
-        for name in ("start", "end", "expires"):
-            value = getattr(self, name)
-            if value is not None:
-                put(self, name, to_micros(value, name))
+        put = object.__setattr__
+        put(self, "id", id)
+        put(self, "attributes", MappingProxyType(_attributes(attributes)))
+        put(self, "keywords", normalise_words(keywords))
+        put(self, "location", location)
+        put(self, "start", None if start is None else to_micros(start, "start"))
+        put(self, "end", None if end is None else to_micros(end, "end"))
+        put(self, "expires", None if expires is None else to_micros(expires, "expires"))
         if self.start is not None:
             if self.end is not None and self.end < self.start:
-                raise ValidationError("end", self.end, "an event does not end before its start")
+                raise ValidationError("end", end, "an event does not end before its start")
             if self.expires is not None and self.expires < self.start:
                 raise ValidationError(
-                    "expires", self.expires, "an event does not expire before its start"
+                    "expires", expires, "an event does not expire before its start"
                 )
 
     def __hash__(self) -> int:

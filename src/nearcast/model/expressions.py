@@ -646,7 +646,7 @@ def _polygon(coordinates: Any) -> Polygon:
         [_listed(position, "x y", 2) for position in _listed(ring, "a ring of positions")]
         for ring in _listed(coordinates, "a list of rings")
     )
-    return Polygon(tuple(exterior), tuple(map(tuple, holes)))  # type: ignore[arg-type]
+    return Polygon(tuple(exterior), tuple(map(tuple, holes)))
 
 
 def _listed(given: Any, what: str, length: int | None = None) -> Sequence[Any]:

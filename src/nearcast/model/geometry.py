@@ -31,6 +31,8 @@ __all__ = [
 Space = Literal["globe", "planar"]
 SPACES: tuple[Space, ...] = get_args(Space)
 Ring: TypeAlias = tuple[tuple[float, float], ...]
+GivenRing: TypeAlias = Iterable["Point | Sequence[float]"]
+"""A ring as people write it: pairs or points, open or closed."""
 
 
 def _number(value: object, field: str) -> float:
@@ -118,15 +120,16 @@ class Polygon:
     """
 
     exterior: Ring
-    holes: tuple[Ring, ...] = ()
+    holes: tuple[Ring, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exterior", _ring(self.exterior, "exterior"))
-        if isinstance(self.holes, str) or not isinstance(self.holes, Iterable):
-            raise ValidationError("holes", self.holes, "give a list of rings")
-        holes = tuple(_ring(hole, f"holes[{i}]") for i, hole in enumerate(self.holes))
-        object.__setattr__(self, "holes", holes)
-        _check_simple(self.exterior, holes)
+    def __init__(self, exterior: GivenRing, holes: Iterable[GivenRing] = ()) -> None:
+        given: object = holes
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise ValidationError("holes", given, "give a list of rings")
+        object.__setattr__(self, "exterior", _ring(exterior, "exterior"))
+        rings = tuple(_ring(hole, f"holes[{i}]") for i, hole in enumerate(holes))
+        object.__setattr__(self, "holes", rings)
+        _check_simple(self.exterior, self.holes)
 
     @property
     def rings(self) -> tuple[Ring, ...]:
@@ -178,13 +181,14 @@ def _check_simple(exterior: Ring, holes: tuple[Ring, ...]) -> None:
     import shapely  # at the first polygon, not at import: it costs 0.1 s
 
     shape = shapely.Polygon(exterior, holes)
-    if shape.area == 0:
+    if shapely.is_valid(shape) and shape.area > 0:
+        return
+    if shapely.convex_hull(shape).area == 0:
         raise ValidationError("exterior", exterior, "the points lie on one line: use a Box")
-    if not shapely.is_valid(shape):
-        reason = str(shapely.is_valid_reason(shape))
-        raise ValidationError(
-            "exterior", exterior, f"rings must not cross or touch along a line ({reason})"
-        )
+    reason = str(shapely.is_valid_reason(shape))
+    raise ValidationError(
+        "exterior", exterior, f"rings must not cross or touch along a line ({reason})"
+    )
 
 
 def check_space(place: Region | Location, space: Space, field: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcast.clock import Micros, to_micros
+from nearcast.clock import Micros, Time, to_micros
 from nearcast.errors import ValidationError
 from nearcast.model.events import check_id
 from nearcast.model.filters import Filter
@@ -28,39 +28,38 @@ class Subscription:
     """
 
     id: str
-    subscriber: str | None = None
-    where: str | None = None
-    keywords: frozenset[str] = frozenset()
-    region: Region | None = None
-    expires: Micros | None = None
-    filter: Filter = field(init=False, repr=False, compare=False)
+    subscriber: str | None
+    where: str | None
+    keywords: frozenset[str]
+    region: Region | None
+    expires: Micros | None
+    filter: Filter = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        check_id(self.id, "id")
-        if self.subscriber is not None:
-            check_id(self.subscriber, "subscriber")
-        given: Any = self.where
-        if given is None:
-            put(self, "filter", Filter.everything())
-        elif isinstance(given, Filter):
-            put(self, "filter", given)
-            put(self, "where", str(given))
-        elif isinstance(given, str | Mapping):
-            put(self, "filter", Filter.parse(given))
-            if not isinstance(given, str):
-                put(self, "where", str(self.filter))
-        else:
-            raise ValidationError("where", given, "give CQL2 text, CQL2 JSON or None")
-        put(self, "keywords", normalise_words(self.keywords))
-        if self.region is not None and not isinstance(
-            self.region, Circle | Box | Polygon | Around
-        ):
+    def __init__(
+        self,
+        id: str,
+        subscriber: str | None = None,
+        where: str | Mapping[str, Any] | Filter | None = None,
+        keywords: Iterable[str] = (),
+        region: Region | None = None,
+        expires: Time | None = None,
+    ) -> None:
+        check_id(id, "id")
+        if subscriber is not None:
+            check_id(subscriber, "subscriber")
+        if region is not None and not isinstance(region, Circle | Box | Polygon | Around):
             raise ValidationError(
-                "region", self.region, "a region is a Circle, a Box, a Polygon or Around"
+                "region", region, "a region is a Circle, a Box, a Polygon or Around"
             )
-        if self.expires is not None:
-            put(self, "expires", to_micros(self.expires, "expires"))
+        parsed = _parsed(where)
+        put = object.__setattr__
+        put(self, "id", id)
+        put(self, "subscriber", subscriber)
+        put(self, "filter", parsed)
+        put(self, "where", where if where is None or isinstance(where, str) else str(parsed))
+        put(self, "keywords", normalise_words(keywords))
+        put(self, "region", region)
+        put(self, "expires", None if expires is None else to_micros(expires, "expires"))
 
     def __hash__(self) -> int:
         return hash((Subscription, self.id))
@@ -68,3 +67,13 @@ class Subscription:
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.id, self.subscriber, self.where, self.keywords, self.region, self.expires)
         return (Subscription, fields)
+
+
+def _parsed(where: object) -> Filter:
+    if where is None:
+        return Filter.everything()
+    if isinstance(where, Filter):
+        return where
+    if isinstance(where, str | Mapping):
+        return Filter.parse(where)
+    raise ValidationError("where", where, "give CQL2 text, CQL2 JSON or None")

@@ -99,7 +99,7 @@ def _event(row: Row, space: Space | None) -> Event:
     return Event(
         id=row["id"],
         attributes=_attributes(row),
-        keywords=row.get("keywords") or (),  # type: ignore[arg-type]  # the constructor makes a set
+        keywords=row.get("keywords") or (),
         location=location,
         start=row.get("start"),
         end=row.get("end"),
@@ -163,7 +163,7 @@ def _subscription(row: Row, space: Space | None) -> Subscription:
         id=row["id"],
         subscriber=row.get("subscriber"),
         where=_where(row.get("where"), row.get("intervals")),
-        keywords=row.get("keywords") or (),  # type: ignore[arg-type]  # the constructor makes a set
+        keywords=row.get("keywords") or (),
         region=region,
         expires=row.get("expires"),
     )

@@ -249,47 +249,96 @@ def _survivors(tile, bits, dims, alive, at, mask):
 
 
 @kernel
-def _collect(
-    tile, mask, q, rest, codes, t_rows,
-    c_start, c_count, c_attr, c_low, c_high, dense, e, out, n,
-):  # fmt: skip
-    """Append the rows of a tile's surviving bits that really hold; (out, their number)."""
-    width = q.size
-    while n + TILE > out.size:
-        larger = np.empty(2 * out.size, np.int32)
-        larger[:n] = out[:n]
-        out = larger
+def _candidates(tile, visit, mask, place, visit_of, n):
+    """Write down the surviving positions of a tile; returns their number with those before."""
     for w in range(WORDS):
         m = mask[w]
         while m != 0:
             bit = m & (~m + ONE)
             m ^= bit
-            position = w * 64 + bit_number(bit)
-            base = position * 2 * width
-            inside = HIGH_BITS
-            sure = HIGH_BITS
-            for k in range(width):
-                lo = codes[tile, base + k]
-                hi = codes[tile, base + width + k] | HIGH_BITS
-                v = q[k]
-                inside &= ((v | HIGH_BITS) - lo) & (hi - v)
-                sure &= (((v - EACH) | HIGH_BITS) - lo) & (hi - (v + EACH))
-            if inside & HIGH_BITS != HIGH_BITS:
-                continue
-            row = t_rows[tile, position]
-            if sure & HIGH_BITS != HIGH_BITS or rest[tile, w] & bit:
-                i = np.int64(c_start[row])
-                stop = i + np.int64(c_count[row])
-                while i < stop:
-                    x = dense[e, c_attr[i]]
-                    if not (c_low[i] <= x <= c_high[i]):
-                        break
-                    i += 1
-                if i < stop:
-                    continue
-            out[n] = row
+            place[n] = tile * TILE + w * 64 + bit_number(bit)
+            visit_of[n] = visit
             n += 1
-    return out, n
+    return n
+
+
+@kernel
+def _settle(
+    place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
+    c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
+):  # fmt: skip
+    """Decide n candidates by their codes, and by the exact floats where those do not tell.
+
+    Appends the clause rows that hold to `out` behind the m that are there, their events to
+    `events`; returns both (they may have moved) and their number.
+
+    Every step goes over all candidates and first reads one word of each: loads that do
+    not wait for each other overlap, and in a large index loads are most of the time.
+    What is read ahead goes to `sink`, or the compiler would not read it.
+    """
+    if m + n > out.size:
+        out, events = _longer(out, m, m + n), _longer(events, m, m + n)
+    width = visit_q.shape[1]
+    touched = np.uint64(0)
+    for i in range(n):
+        touched |= codes[place[i] >> 9, (place[i] & 511) * 2 * width]
+    edges = np.int64(touched >> np.uint64(63))  # always 0, but the loads must not be dropped
+    for i in range(n):
+        tile = place[i] >> 9
+        position = place[i] & 511
+        base = position * 2 * width
+        visit = visit_of[i]
+        inside = HIGH_BITS
+        sure = HIGH_BITS
+        for k in range(width):
+            lo = codes[tile, base + k]
+            hi = codes[tile, base + width + k] | HIGH_BITS
+            v = visit_q[visit, k]
+            inside &= ((v | HIGH_BITS) - lo) & (hi - v)
+            sure &= (((v - EACH) | HIGH_BITS) - lo) & (hi - (v + EACH))
+        if inside & HIGH_BITS != HIGH_BITS:
+            continue
+        more = rest[tile, position >> 6] >> np.uint64(position & 63) & ONE
+        if sure & HIGH_BITS == HIGH_BITS and more == 0:
+            out[m] = t_rows[tile, position]
+            events[m] = visit_event[visit]
+            m += 1
+        else:
+            edge[edges, 0] = t_rows[tile, position]
+            edge[edges, 1] = visit_event[visit]
+            edges += 1
+    total = 0.0
+    for i in range(edges):
+        edge[i, 2] = c_start[edge[i, 0]]
+        edge[i, 3] = edge[i, 2] + np.int64(c_count[edge[i, 0]])
+    for i in range(edges):
+        if edge[i, 2] < edge[i, 3]:
+            total += c_low[edge[i, 2]] - c_high[edge[i, 2]] + c_attr[edge[i, 2]]
+    sink[0] = total
+    for i in range(edges):
+        k = edge[i, 2]
+        e = edge[i, 1]
+        while k < edge[i, 3]:
+            x = dense[e, c_attr[k]]
+            if not (c_low[k] <= x <= c_high[k]):
+                break
+            k += 1
+        if k == edge[i, 3]:
+            out[m] = edge[i, 0]
+            events[m] = e
+            m += 1
+    return out, events, m
+
+
+@kernel
+def _longer(array, used, wanted):
+    larger = np.empty(max(2 * array.size, wanted), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+#: Visits of a tile by an event, and candidates, that are settled together.
+VISITS, CANDIDATES = 256, 8192
 
 
 @kernel
@@ -306,10 +355,7 @@ def match_event(
     dense = np.full((1, columns), np.nan)
     for k in range(start[at], start[at + 1]):
         dense[0, attr[k]] = value[k]
-    mask = np.empty(WORDS, np.uint64)
-    out = np.empty(1024, np.int32)
-    n = 0
-    todo = np.empty(dims.size, np.int32)
+    todo = np.empty(dims.size, np.int64)
     stack = np.empty(512, np.int64)
     stack[0] = ROOT
     depth = 1
@@ -333,29 +379,47 @@ def match_event(
             continue
         todo[tiles] = -1 - kid
         tiles += 1
-    # While one tile is worked on, the lines of the next are fetched.
     width = codes.shape[1] // (2 * TILE)
+    mask = np.empty(WORDS, np.uint64)
     q = np.full((2, 8 * width), 64, np.uint8)
     lines = np.empty((2, dim_attr.shape[1]), np.int64)
+    visit_q = np.empty((min(VISITS, tiles), width), np.uint64)
+    visit_event = np.zeros(min(VISITS, tiles), np.int64)
+    room = min(CANDIDATES, TILE * tiles)
+    place = np.empty(room, np.int64)
+    visit_of = np.empty(room, np.int64)
+    edge = np.empty((room, 4), np.int64)
+    sink = np.empty(1)
+    out = np.empty(256, np.int32)
+    events = np.empty(256, np.int32)
+    n, m, visit = 0, 0, 0
     touched = np.uint64(0)
     for i in range(tiles + 1):
-        if i < tiles:
-            touched ^= _locate(
+        if i < tiles:  # while one tile is worked on, the lines of the next are fetched
+            touched |= _locate(
                 todo[i], bits, dims, dim_attr, dim_low, dim_scale, dense, 0, lines[i & 1], q[i & 1]
             )
         if i == 0:
             continue
-        tile = todo[i - 1]
         turn = (i - 1) & 1
-        if _survivors(tile, bits, dims, alive, lines[turn], mask):
-            out, n = _collect(
-                tile, mask, q[turn].view(np.uint64), rest, codes, t_rows,
-                c_start, c_count, c_attr, c_low, c_high, dense, 0, out, n,
-            )  # fmt: skip
-    counters[0] += visited + np.int64(touched & np.uint64(0))
-    counters[1] += tiles * TILE
-    counters[2] += n
-    return out[:n]
+        if _survivors(todo[i - 1], bits, dims, alive, lines[turn], mask):
+            if visit == VISITS or n + TILE > room:
+                out, events, m = _settle(
+                    place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
+                    c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
+                )  # fmt: skip
+                n, visit = 0, 0
+            visit_q[visit] = q[turn].view(np.uint64)
+            n = _candidates(todo[i - 1], visit, mask, place, visit_of, n)
+            visit += 1
+    out, events, m = _settle(
+        place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
+        c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
+    )  # fmt: skip
+    counters[0] += visited
+    counters[1] += tiles * TILE + np.int64(touched & np.uint64(0))
+    counters[2] += m
+    return out[:m]
 
 
 @kernel
@@ -371,13 +435,20 @@ def match_events(c, nodes, t, batch, counters):
     start, attr, value = batch.start, batch.attr, batch.value
     total = start.size - 1
     chunk = max(16, min(1024, (1 << 21) // max(1, batch.columns)))
+    width = codes.shape[1] // (2 * TILE)
     mask = np.empty(WORDS, np.uint64)
-    q = np.full(8 * (codes.shape[1] // (2 * TILE)), 64, np.uint8)
+    q = np.full(8 * width, 64, np.uint8)
     words = q.view(np.uint64)
     lines = np.empty(dim_attr.shape[1], np.int64)
+    visit_q = np.empty((VISITS, width), np.uint64)
+    visit_event = np.zeros(VISITS, np.int64)
+    place = np.empty(CANDIDATES, np.int64)
+    visit_of = np.empty(CANDIDATES, np.int64)
+    edge = np.empty((CANDIDATES, 4), np.int64)
+    sink = np.empty(1)
     events = np.empty(1024, np.int32)
     out = np.empty(1024, np.int32)
-    n = 0
+    m = 0
     stack = np.empty((512, 3), np.int64)
     lists = np.empty(8 * chunk, np.int32)
     dense = np.full((chunk, batch.columns), np.nan)
@@ -387,6 +458,8 @@ def match_events(c, nodes, t, batch, counters):
             for k in range(start[first + e], start[first + e + 1]):
                 dense[e, attr[k]] = value[k]
             lists[e] = e
+        begun = m
+        n, visit = 0, 0
         stack[0, 0], stack[0, 1], stack[0, 2] = ROOT, 0, size
         depth = 1
         while depth > 0:
@@ -398,26 +471,26 @@ def match_events(c, nodes, t, batch, counters):
                 for i in range(a, b):
                     e = lists[i]
                     _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, lines, q)
-                    if _survivors(tile, bits, dims, alive, lines, mask):
-                        before = n
-                        out, n = _collect(
-                            tile, mask, words, rest, codes, t_rows,
-                            c_start, c_count, c_attr, c_low, c_high, dense, e, out, n,
+                    if not _survivors(tile, bits, dims, alive, lines, mask):
+                        continue
+                    if visit == VISITS or n + TILE > CANDIDATES:
+                        out, events, m = _settle(
+                            place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
+                            c_start, c_count, c_attr, c_low, c_high, dense, edge, sink,
+                            out, events, m,
                         )  # fmt: skip
-                        if events.size < out.size:
-                            longer = np.empty(out.size, np.int32)
-                            longer[:before] = events[:before]
-                            events = longer
-                        events[before:n] = first + e
+                        n, visit = 0, 0
+                    visit_q[visit] = words
+                    visit_event[visit] = e
+                    n = _candidates(tile, visit, mask, place, visit_of, n)
+                    visit += 1
                 counters[0] += 1
                 counters[1] += TILE * (b - a)
                 continue
             # Lists of nodes that wait lie below this one's: the room behind it is free.
             top = b
             if top + 3 * (b - a) > lists.size:
-                longer_lists = np.empty(2 * lists.size + 3 * (b - a), np.int32)
-                longer_lists[:top] = lists[:top]
-                lists = longer_lists
+                lists = _longer(lists, top, top + 3 * (b - a))
             for j in range(kid, kid + 3):
                 if node_kid[j] == NOTHING:
                     continue
@@ -438,11 +511,17 @@ def match_events(c, nodes, t, batch, counters):
                 if top > begin:
                     stack[depth, 0], stack[depth, 1], stack[depth, 2] = j, begin, top
                     depth += 1
+        out, events, m = _settle(
+            place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
+            c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
+        )  # fmt: skip
+        for i in range(begun, m):
+            events[i] += first
         for e in range(size):
             for k in range(start[first + e], start[first + e + 1]):
                 dense[e, attr[k]] = np.nan
-    counters[2] += n
-    return _by_event(events, out, n, total)
+    counters[2] += m
+    return _by_event(events, out, m, total)
 
 
 @kernel
