@@ -228,6 +228,7 @@ class TestDoctor:
             raise BenchError(f"index {name!r} is wrong")
 
         monkeypatch.setattr(rehearsal, "rehearse", fails)
+        monkeypatch.setenv("NEARCAST_THREADS", "1")  # in this process, where the patch is
         code, text = run("doctor", "--warm", "--quiet")
         assert code == 1
         assert "is wrong" in text

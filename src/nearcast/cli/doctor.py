@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,22 +52,14 @@ def doctor(
 
 
 def _warm(quiet: bool) -> list[Finding]:
-    """Rehearse every index; one finding each."""
-    from nearcast.bench.rehearsal import rehearse
-    from nearcast.cli.findings import Finding
+    """One finding an index, by name."""
+    from nearcast.cli.warming import warm
     from nearcast.index import registry
 
     names = registry.names()
     findings = []
     with counting("compiling the kernels of every index", len(names), quiet=quiet) as advance:
-        for name in names:
-            started = perf_counter()
-            try:
-                rehearse(name)
-            except Exception as error:
-                findings.append(Finding("bad", name, f"{type(error).__name__}: {error}"))
-            else:
-                taken = perf_counter() - started
-                findings.append(Finding("fine", name, f"rehearsed in {taken:.1f} s"))
+        for finding in warm(names):
+            findings.append(finding)
             advance(1)
-    return findings
+    return sorted(findings, key=lambda finding: finding.what)

@@ -155,7 +155,7 @@ class Showcase:
         for line in str(explanation).splitlines():
             text = line.lstrip()
             indent = 2 + len(line) - len(text)
-            self.console.print(Padding(Text(text), (0, 0, 0, indent)))
+            self.console.print(Padding(Text(text), (0, 0, 0, indent), expand=False))
 
     def _compare(self, matcher: Matcher, people: pa.Table, offers: pa.Table) -> None:
         """One offer at a time, as a live service would, against the brute force."""
