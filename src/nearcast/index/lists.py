@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from nearcast.kernels.lists import Entries, Lists
 from nearcast.kernels.runs import capacity, free_items, new_heap
 
 __all__ = ["BLOCK", "ListPool"]
+
+Enumerate: TypeAlias = Callable[[int, int], tuple[Entries, int]]
 
 #: Rows whose entries are enumerated at a time, so that these stay in the cache.
 BLOCK = 4096
@@ -61,24 +64,38 @@ class ListPool:
             self._entries = _entries(size, self.table.value.shape[1])
         return self._entries
 
-    def post(self, rows: int, enumerate_entries: Callable[[int, int], tuple[Entries, int]]) -> None:
-        """Post the entries of so many rows.
+    def post(self, rows: int, enumerate_entries: Enumerate) -> int:
+        """Post the entries of so many rows; the size of the longest list that grew.
 
         `enumerate_entries(first, stop)` answers with those of some rows and how many there
         are. One row must not enter a list twice.
         """
         if rows == 1:
-            entries, n = enumerate_entries(0, 1)
-            room = int(kernels.append_entries(self.table, entries, n))
-            if room:
-                self.reserve(room)
-                kernels.append_entries(self.table, entries, n)
-            return
+            return self._append(*enumerate_entries(0, 1))
         for first in range(0, rows, BLOCK):
             kernels.count_entries(self.table, *enumerate_entries(first, min(first + BLOCK, rows)))
         self._make_counted_room(0)
+        return self.push(rows, enumerate_entries)
+
+    def push(self, rows: int, enumerate_entries: Enumerate) -> int:
+        """Post the entries of rows that there is room for."""
+        longest = 0
         for first in range(0, rows, BLOCK):
-            kernels.push_entries(self.table, *enumerate_entries(first, min(first + BLOCK, rows)))
+            entries, n = enumerate_entries(first, min(first + BLOCK, rows))
+            longest = max(longest, int(kernels.push_entries(self.table, entries, n)))
+        return longest
+
+    def _append(self, entries: Entries, n: int) -> int:
+        longest = int(kernels.append_entries(self.table, entries, n))
+        if longest < 0:
+            self.reserve(-longest)
+            longest = int(kernels.append_entries(self.table, entries, n))
+        return longest
+
+    def expect(self, entries: npt.NDArray[np.int64]) -> None:
+        """Make room for so many more entries in each list."""
+        self.table.extra[: self.used] = entries
+        self._make_counted_room(0)
 
     def _make_counted_room(self, first: int) -> None:
         self.reserve(int(kernels.room_for_counted(self.table, first, self.used)))

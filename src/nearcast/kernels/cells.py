@@ -20,8 +20,9 @@ HALVINGS = 16
 LAST_CELL = (1 << HALVINGS) - 1
 #: Ends farther out than this are left out of a domain: differences must stay finite.
 _FARTHEST = 1e300
-#: This share of the ends may lie outside on either side, so that no outlier stretches a domain.
+#: Where the outermost 256th part on either side stretches a domain fourfold, it is left out.
 _TRIMMED = 256
+_STRETCHED = 4.0
 
 
 class Domains(NamedTuple):
@@ -98,6 +99,10 @@ def domains_of(offset, ends):
         if found.size > 0:
             found.sort()
             trimmed = found.size // _TRIMMED
+            whole = found[found.size - 1] - found[0]
+            inner = found[found.size - 1 - trimmed] - found[trimmed]
+            if inner == 0.0 or whole <= _STRETCHED * inner:
+                trimmed = 0
             lo[column] = found[trimmed]
             hi[column] = found[found.size - 1 - trimmed]
             scale[column] = _scale(lo[column], hi[column])

@@ -85,24 +85,27 @@ def count_entries(lists, entries, n):
 
 @kernel
 def push_entries(lists, entries, n):
-    """Store the first n entries; their lists have room."""
+    """Store the first n entries; their lists have room. The size of the longest of them."""
     start, size, item, value = lists.start, lists.size, lists.item, lists.value
     target, number, numbers = entries.target, entries.item, entries.value
     values = value.shape[1]
+    longest = 0
     for k in range(n):
         at = target[k]
         place = start[at] + size[at]
         size[at] += 1
+        longest = max(longest, size[at])
         item[place] = number[k]
         for j in range(values):
             value[place, j] = numbers[k, j]
+    return longest
 
 
 @kernel
 def append_entries(lists, entries, n):
-    """Store n entries of different lists, which may have to move; 0 when it is done.
+    """Store n entries of different lists, which may have to move; the size of the longest.
 
-    Otherwise nothing was changed, and the number is the room that the heap needs.
+    Where that is negative, nothing was changed: the heap needs so much room.
     """
     room = 0
     for k in range(n):
@@ -110,13 +113,12 @@ def append_entries(lists, entries, n):
         if lists.size[at] == capacity(lists.run_class[at]):
             room += capacity(lists.run_class[at] + 1)
     if lists.heap[0] + room > lists.item.size:
-        return room
+        return -room
     for k in range(n):
         at = entries.target[k]
         if lists.size[at] == capacity(lists.run_class[at]):
             _move(lists, at, lists.run_class[at] + 1)
-    push_entries(lists, entries, n)
-    return 0
+    return push_entries(lists, entries, n)
 
 
 @kernel

@@ -55,7 +55,7 @@ class DITree(PostedClauses):
         variant: str = "fo",
         threshold: int = 1024,
         layers: int = HALVINGS + 1,
-        bitset_bytes: int = 8,
+        bitset_bytes: int = 16,
         domain: tuple[float, float] | None = None,
     ) -> None:
         if variant not in _VARIANTS:

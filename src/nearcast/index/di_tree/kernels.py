@@ -53,6 +53,12 @@ class Tree(NamedTuple):
     """By node: the list of a leaf, of its lows if it is blue; −1 for a branch."""
     node: np.ndarray
     """By list: its node."""
+    halvings: np.ndarray
+    """By column: how deep the shortcuts reach."""
+    offset: np.ndarray
+    """By column: where its shortcuts begin."""
+    shortcut: np.ndarray
+    """By crossing layer and cell, as `census` counts: the leaf at the time of planting."""
 
 
 class Veto(NamedTuple):
@@ -73,20 +79,22 @@ class Veto(NamedTuple):
 
 @kernel
 def _length(number):
-    """Bits of a number."""
+    """Bits of a number below 2^16, without branches."""
     length = 0
-    while number > 0:
-        number >>= 1
-        length += 1
-    return length
+    for step in (8, 4, 2, 1):
+        more = step if number >> step else 0
+        number >>= more
+        length += more
+    return length + number
 
 
 @kernel
 def census(c, rows, domains, halvings, offset):
     """Ends by column, crossing layer and cell: what each node of a full tree would hold.
 
-    Row r of a column's table counts the ends of intervals whose crossing splits layer r;
-    lows and highs lie in different halves. The last row counts intervals within a cell.
+    Row r of a column's table counts the ends of intervals that cross a split point of
+    layer r; lows and highs lie in different halves. The last row counts intervals within a
+    cell.
     """
     counts = np.zeros(offset[-1], np.int64)
     attr, low, high = c.attr, c.low, c.high
@@ -105,72 +113,80 @@ def census(c, rows, domains, halvings, offset):
 
 
 @kernel
-def _held(counts, offset, h, kind, row, first, stop):
+def _sum(counts, first, stop):
+    total = 0
+    for k in range(first, stop):
+        total += counts[k]
+    return total
+
+
+@kernel
+def _held(counts, table, h, kind, row, first, stop):
     """Intervals that a node over the cells first … stop would hold; `row`: crossing or layer."""
     if kind != BLUE:
-        held = 0
-        for k in range(first, stop):
-            held += counts[offset + (row << h) + k]
-        return held
+        return _sum(counts, table + (row << h) + first, table + (row << h) + stop)
     ends = 0
     for r in range(row, h):
-        for k in range(first, stop):
-            ends += counts[offset + (r << h) + k]
-    held = ends >> 1
-    for k in range(first, stop):
-        held += counts[offset + (h << h) + k]
-    return held
+        ends += _sum(counts, table + (r << h) + first, table + (r << h) + stop)
+    return (ends >> 1) + _sum(counts, table + (h << h) + first, table + (h << h) + stop)
 
 
 @kernel
 def plant(columns, counts, halvings, offset, threshold):
     """The nodes of all trees: those that would hold more than the threshold are split.
 
-    Returns (root, child, kind, layer, column).
+    Returns (root, child, kind, layer, column), what each node holds, and the shortcuts.
     """
     root = np.empty(columns, np.int32)
     child = np.empty(64, np.int32)
     kind = np.empty(64, np.int8)
     layer = np.empty(64, np.int8)
     owner = np.empty(64, np.int32)
+    held = np.empty(64, np.int64)
+    shortcut = np.empty(offset[-1], np.int32)
     used = 0
-    # What waits to be split: node, crossing (or layer of a blue node), first cell.
+    # Nodes to look at: their number, their crossing (or the layer of a blue one), first cell.
     waiting = np.empty((4 * HALVINGS + 8, 3), np.int64)
     for column in range(columns):
-        h = halvings[column]
-        while used + 1 > child.size:
-            child, kind = grow(child, child.size), grow(kind, kind.size)
-            layer, owner = grow(layer, layer.size), grow(owner, owner.size)
+        h, table = halvings[column], offset[column]
         root[column] = used
-        child[used], kind[used], layer[used], owner[used] = -1, BLUE, 0, column
         waiting[0, 0], waiting[0, 1], waiting[0, 2] = used, 0, 0
+        child = grow(child, used)
+        kind = grow(kind, used)
+        layer = grow(layer, used)
+        owner = grow(owner, used)
+        held = grow(held, used)
+        kind[used], layer[used] = BLUE, 0
         used += 1
         top = 1
         while top > 0:
             top -= 1
-            node, crossing, first = waiting[top, 0], waiting[top, 1], waiting[top, 2]
-            below = np.int64(layer[node]) + 1
-            half = 1 << max(h - below, 0)
-            if below > h or threshold >= _held(
-                counts, offset[column], h, kind[node], crossing, first, first + 2 * half
-            ):
+            node, row, first = waiting[top, 0], waiting[top, 1], waiting[top, 2]
+            cells = 1 << (h - np.int64(layer[node]))
+            child[node], owner[node] = -1, column
+            held[node] = _held(counts, table, h, kind[node], row, first, first + cells)
+            is_blue = kind[node] == BLUE
+            if cells == 1 or held[node] <= threshold:
+                for r in range(row, (h if is_blue else row) + 1):
+                    for k in range(first, first + cells):
+                        shortcut[table + (r << h) + k] = node
                 continue
-            children = 4 if kind[node] == BLUE else 2
-            while used + children > child.size:
-                child, kind = grow(child, child.size), grow(kind, kind.size)
-                layer, owner = grow(layer, layer.size), grow(owner, owner.size)
             child[node] = used
-            for j in range(children):
-                right = j >= 2 if children == 4 else j == 1
-                is_green = children == 2 or j == 1 or j == 2
-                child[used], layer[used], owner[used] = -1, below, column
-                kind[used] = kind[node] if children == 2 else (BLUE, LOW_GREEN, HIGH_GREEN, BLUE)[j]
+            for j in range(4 if is_blue else 2):
+                child = grow(child, used)
+                kind = grow(kind, used)
+                layer = grow(layer, used)
+                owner = grow(owner, used)
+                held = grow(held, used)
+                layer[used] = layer[node] + 1
+                kind[used] = (BLUE, LOW_GREEN, HIGH_GREEN, BLUE)[j] if is_blue else kind[node]
                 waiting[top, 0] = used
-                waiting[top, 1] = (below - 1 if children == 4 else crossing) if is_green else below
-                waiting[top, 2] = first + half if right else first
+                waiting[top, 1] = row + 1 if is_blue and (j == 0 or j == 3) else row
+                waiting[top, 2] = first + (cells >> 1 if j >= (2 if is_blue else 1) else 0)
                 used += 1
                 top += 1
-    return root, child[:used], kind[:used], layer[:used], owner[:used]
+    nodes = (child[:used], kind[:used], layer[:used], owner[:used])
+    return root, nodes, held[:used], shortcut
 
 
 # -- posting -----------------------------------------------------------------------------
@@ -180,7 +196,8 @@ def plant(columns, counts, halvings, offset, threshold):
 def enumerate_ends(c, rows, positions, domains, tree, entries):
     """Both ends of each predicate as entries of their leaves; returns how many."""
     attr, low, high = c.attr, c.low, c.high
-    root, child, leaf = tree.root, tree.child, tree.leaf
+    child, kind, layer, leaf = tree.child, tree.kind, tree.layer, tree.leaf
+    halvings, offset, shortcut = tree.halvings, tree.offset, tree.shortcut
     target, item, value = entries.target, entries.item, entries.value
     n = 0
     for i in range(rows.size):
@@ -189,26 +206,26 @@ def enumerate_ends(c, rows, positions, domains, tree, entries):
             column = attr[k]
             lows = cell(domains, column, low[k])
             highs = cell(domains, column, high[k])
-            node = np.int64(root[column])
-            other = np.int64(-1)
-            shift = HALVINGS - 1
-            while child[node] >= 0:
+            h = halvings[column]
+            at, to = lows >> (HALVINGS - h), highs >> (HALVINGS - h)
+            table = offset[column] + ((h - _length(at ^ to)) << h)
+            node, other = np.int64(shortcut[table + at]), np.int64(shortcut[table + to])
+            while kind[node] == BLUE and child[node] >= 0:
                 base = np.int64(child[node])
+                shift = HALVINGS - 1 - np.int64(layer[node])
                 a, b = (lows >> shift) & 1, (highs >> shift) & 1
-                if other >= 0:
-                    node = base + a
-                elif a == b:
-                    node = base + 3 * a
-                else:
-                    node = base + 1
-                    other = base + 2
-                    below = shift - 1
-                    while child[other] >= 0:
-                        other = child[other] + ((highs >> below) & 1)
-                        below -= 1
-                shift -= 1
-            target[n] = leaf[node]
-            target[n + 1] = leaf[other] if other >= 0 else leaf[node] + 1
+                node = base + 3 * a if a == b else base + 1
+                other = base + 2
+            if kind[node] == BLUE:
+                target[n], target[n + 1] = leaf[node], leaf[node] + 1
+            else:
+                while child[node] >= 0:
+                    shift = HALVINGS - 1 - np.int64(layer[node])
+                    node = np.int64(child[node]) + ((lows >> shift) & 1)
+                while child[other] >= 0:
+                    shift = HALVINGS - 1 - np.int64(layer[other])
+                    other = np.int64(child[other]) + ((highs >> shift) & 1)
+                target[n], target[n + 1] = leaf[node], leaf[other]
             item[n], item[n + 1] = positions[i], positions[i]
             value[n, 0], value[n + 1, 0] = low[k], high[k]
             n += 2
@@ -310,6 +327,53 @@ def set_vetoes(c, rows, positions, domains, veto, forward, weight):
         if others[i] > 0:
             bits[0, word] |= bit
     return others
+
+
+@kernel
+def toggle_vetoes(c, rows, positions, domains, veto, forward, weight):
+    """The same for bitsets that are all zero: only where a bit changes from cell to cell.
+
+    To be followed by `spread_vetoes`. Three writes a predicate instead of one a cell.
+    """
+    attr, low, high = c.attr, c.low, c.high
+    depth, first, bits = veto.depth, veto.first, veto.bits
+    margin = 0 if forward else 1
+    others = np.zeros(rows.size, np.int64)
+    for i in range(rows.size):
+        word = positions[i] >> 6
+        bit = _ONE << np.uint64(positions[i] & 63)
+        start = np.int64(c.start[rows[i]])
+        for k in range(start, start + np.int64(c.count[rows[i]])):
+            column = attr[k]
+            d = np.int64(depth[column])
+            if d < 0:
+                others[i] += 1
+                continue
+            row = np.int64(first[column])
+            below = (cell(domains, column, low[k]) >> (HALVINGS - d)) + 1 - margin
+            above = (cell(domains, column, high[k]) >> (HALVINGS - d)) + margin
+            above = max(above, below)
+            bits[row, word] ^= bit
+            if below < 1 << d:
+                bits[row + below, word] ^= bit
+            if above < 1 << d:
+                bits[row + above, word] ^= bit
+            bits[row + (1 << d), word] |= bit
+            weight[column] += below + (1 << d) - above
+        if others[i] > 0:
+            bits[0, word] |= bit
+    return others
+
+
+@kernel
+def spread_vetoes(veto):
+    """Turn the changes from cell to cell into the bits of each cell."""
+    bits = veto.bits
+    for k in range(veto.order.size):
+        row = np.int64(veto.first[veto.order[k]])
+        for r in range(row + 1, row + (1 << np.int64(veto.depth[veto.order[k]]))):
+            for w in range(bits.shape[1]):
+                bits[r, w] ^= bits[r - 1, w]
 
 
 # -- walking -----------------------------------------------------------------------------

@@ -45,6 +45,9 @@ def _no_tree() -> Tree:
         column=np.empty(0, np.int32),
         leaf=np.empty(0, np.int32),
         node=np.empty(0, np.int32),
+        halvings=np.empty(0, np.int64),
+        offset=np.empty(0, np.int64),
+        shortcut=np.empty(0, np.int32),
     )
 
 
@@ -56,6 +59,8 @@ class Forest:
         self.lists = ListPool(values=1)
         self.tree = _no_tree()
         self._nodes = 0
+        self._planted = False
+        """Whether the lists have room for just the rows they were planted for."""
 
     # -- growing -----------------------------------------------------------------------
 
@@ -66,13 +71,19 @@ class Forest:
         sizes = (halvings + 1) << halvings
         offset = np.concatenate([[0], np.cumsum(sizes)])
         counts = kernels.census(clauses, rows, domains, halvings, offset)
-        parts = kernels.plant(columns, counts, halvings, offset, self._shape.threshold)
-        self.lists = ListPool(values=1)
-        self.tree = _no_tree()._replace(
-            root=parts[0], child=parts[1], kind=parts[2], layer=parts[3], column=parts[4]
+        root, nodes, held, shortcut = kernels.plant(
+            columns, counts, halvings, offset, self._shape.threshold
         )
-        self._nodes = int(parts[1].size)
+        self.lists = ListPool(values=1)
+        child, kind, layer, column = nodes
+        self.tree = _no_tree()._replace(
+            root=root, child=child, kind=kind, layer=layer, column=column,
+            halvings=halvings, offset=offset[:-1], shortcut=shortcut,
+        )  # fmt: skip
+        self._nodes = int(held.size)
         self._make_leaves(0, self._nodes)
+        self.lists.expect(held[self.tree.node[: self.lists.used]])
+        self._planted = True
 
     def _halvings(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How deep to look when planting: two layers more than uniform data would need."""
@@ -112,10 +123,16 @@ class Forest:
     def widen(self, columns: int) -> None:
         """Trees of a single leaf for further columns."""
         known = self.tree.root.size
-        self.tree = self.tree._replace(root=grown(self.tree.root, columns)[:columns])
         further = np.arange(known, columns)
         first = self._make_nodes((BLUE,) * further.size, 0, further)
-        self.tree.root[known:] = first + further - known
+        roots = (first + further - known).astype(np.int32)
+        t = self.tree
+        self.tree = t._replace(
+            root=np.concatenate([t.root, roots]),
+            halvings=np.concatenate([t.halvings, np.zeros(further.size, np.int64)]),
+            offset=np.concatenate([t.offset, t.shortcut.size + further - known]),
+            shortcut=np.concatenate([t.shortcut, roots]),
+        )
 
     # -- posting -------------------------------------------------------------------------
 
@@ -131,15 +148,13 @@ class Forest:
                 clauses, some, positions[first:stop], domains, self.tree, entries
             )
 
-        self.lists.post(int(rows.size), enumerate_entries)
-        if rows.size == 1:
-            n = 2 * int(counts[rows[0]])
-            touched = self.lists.entries(n).target[:n]
-            due = kernels.overfull_among(self.tree, self.lists.table, touched, *self._limits())
-        else:
-            due = kernels.overfull(self.tree, self.lists.table, 0, self.lists.used, *self._limits())
-        if due.size:
-            self._split_all(due.tolist(), domains)
+        if self._planted:
+            self.lists.push(int(rows.size), enumerate_entries)
+            self._planted = False
+        elif self.lists.post(int(rows.size), enumerate_entries) <= self._shape.threshold:
+            return
+        due = kernels.overfull(self.tree, self.lists.table, 0, self.lists.used, *self._limits())
+        self._split_all(due.tolist(), domains)
 
     def _limits(self) -> tuple[int, int]:
         return self._shape.threshold, self._shape.layers - 1

@@ -30,6 +30,8 @@ class Vetoes:
     def __init__(self, bytes_per_predicate: int, forward: bool) -> None:
         self._budget = bytes_per_predicate
         self._forward = forward
+        self._fresh = True
+        """Whether no bit is set yet."""
         self.table = self._laid_out(np.empty(0, np.int8), 0)
 
     def _laid_out(self, depth: npt.NDArray[np.int8], words: int) -> Veto:
@@ -48,6 +50,7 @@ class Vetoes:
         cells = 8 * self._budget * counts // max(1, rows.size)
         deep = [min(_DEEPEST, n.bit_length() - 1) if n >= 2 else -1 for n in cells.tolist()]
         self.table = self._laid_out(np.array(deep, np.int8), words_for(int(rows.size)))
+        self._fresh = True
 
     def widen(self, columns: int) -> None:
         """Columns that the fit has not seen have no bitsets."""
@@ -67,9 +70,13 @@ class Vetoes:
         """
         self._reserve(words_for(used))
         weight = np.zeros(self.table.depth.size, np.int64)
-        others: npt.NDArray[np.int64] = kernels.set_vetoes(
+        post = kernels.toggle_vetoes if self._fresh else kernels.set_vetoes
+        others: npt.NDArray[np.int64] = post(
             clauses, rows, positions, domains, self.table, self._forward, weight
         )
+        if self._fresh:
+            kernels.spread_vetoes(self.table)
+            self._fresh = False
         if rows.size > 1:
             order = self.table.order
             share = weight[order] >> self.table.depth[order]
