@@ -35,14 +35,13 @@ class Tiles(NamedTuple):
     bits: npt.NDArray[np.uint64]
     """(tile, column · cell · word): one bit a clause."""
     codes: npt.NDArray[np.uint64]
-    """(tile, position · 2 · words): the low codes of a clause, then its high codes."""
+    """(tile, column · bit · word): bit by bit the low codes, then the high codes."""
     rows: npt.NDArray[np.int32]
     where: npt.NDArray[np.int32]
     """Row → tile · 512 + position, −1: not here."""
 
 
 def _no_tiles(dims: int) -> Tiles:
-    words = (dims + 7) // 8
     return Tiles(
         live=np.empty(0, np.int64),
         limit=np.empty(0, np.int64),
@@ -53,7 +52,7 @@ def _no_tiles(dims: int) -> Tiles:
         alive=np.empty((0, WORDS), np.uint64),
         rest=np.empty((0, WORDS), np.uint64),
         bits=np.empty((0, dims * kernels.BLOCK), np.uint64),
-        codes=np.empty((0, TILE * 2 * words), np.uint64),
+        codes=np.empty((0, dims * kernels.CODE_BLOCK), np.uint64),
         rows=np.empty((0, TILE), np.int32),
         where=np.empty(0, np.int32),
     )

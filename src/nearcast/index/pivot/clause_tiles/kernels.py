@@ -5,12 +5,13 @@ column at each node: the hull of what lies below. A tile keeps, for each of its 
 telling columns, 15 cells and a null cell with one bit a clause: "a value of this cell may
 satisfy it". 512 bits are a cache line, and a match ANDs one line a column.
 
-What survives is compared by 7-bit codes, a low and a high one for every column of the
-tile, eight columns in a 64-bit word, and only where a value falls into the same code as
-an end of the interval, with the exact floats of the store. Codes are tile-local and
-monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes
-means strictly between the values. Values have the codes 1 … 126, so that 0 and 127 can
-stand for "any". The eighth bit catches the borrow of eight subtractions at once.
+Few survivors are compared with the exact floats of the store at once. Many are first
+compared by 7-bit codes of their ends, all 512 side by side: the codes are kept bit by bit,
+a line for every bit, and a few logical operations a line compare a value with all of them.
+Codes are tile-local and monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and
+strictly between the codes means strictly between the values, so only where a value falls
+into the same code as an end do the floats have to decide. Values have the codes 1 … 126, so
+that 0 and 127 can stand for "any".
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ from nearcast.jit import kernel
 CELLS = 16
 NULL_CELL = 15
 BLOCK = CELLS * WORDS
-HIGH_BITS = np.uint64(0x8080808080808080)
-EACH = np.uint64(0x0101010101010101)
-ANY_HIGH = np.uint64(0x7F7F7F7F7F7F7F7F)
+PLANES = 7
+#: Words of a column's codes: a line for each bit of the low and of the high code.
+CODE_BLOCK = 2 * PLANES * WORDS
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+#: Survivors of a tile from which on comparing all of its codes pays.
+MANY = 24
 
 
 @kernel
@@ -107,34 +111,34 @@ def _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, position, row):
     bits = t.bits[tile]
     dim_attr, dim_low, dim_scale = t.dim_attr[tile], t.dim_low[tile], t.dim_scale[tile]
     codes = t.codes[tile]
-    width = codes.size // (2 * TILE)
-    base = position * 2 * width
-    for w in range(width):
-        codes[base + w] = 0
-        codes[base + width + w] = ANY_HIGH
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
     written = 0
     for d in range(dims):
         k = find(c_attr, k0, k1, dim_attr[d])
+        low_cell, high_cell, lo, hi = 0, NULL_CELL, 0, 127  # any value, and none
+        if k >= 0:
+            lo = _code(c_low[k], dim_low[d], dim_scale[d])
+            hi = _code(c_high[k], dim_low[d], dim_scale[d])
+            low_cell = (lo * NULL_CELL) >> 7
+            high_cell = (hi * NULL_CELL) >> 7
+            written += 1
         at = d * BLOCK + word
-        if k < 0:
-            for cell in range(CELLS):
-                bits[at + cell * WORDS] |= bit
-            continue
-        lo = _code(c_low[k], dim_low[d], dim_scale[d])
-        hi = _code(c_high[k], dim_low[d], dim_scale[d])
-        low_cell = (lo * NULL_CELL) >> 7
-        high_cell = (hi * NULL_CELL) >> 7
         for cell in range(CELLS):
             if low_cell <= cell <= high_cell:
                 bits[at + cell * WORDS] |= bit
             else:
                 bits[at + cell * WORDS] &= ~bit
-        shift = np.uint64(8 * (d & 7))
-        codes[base + (d >> 3)] |= np.uint64(lo) << shift
-        codes[base + width + (d >> 3)] ^= np.uint64(127 - hi) << shift
-        written += 1
+        at = d * CODE_BLOCK + word
+        for plane in range(PLANES):
+            if lo >> plane & 1:
+                codes[at + plane * WORDS] |= bit
+            else:
+                codes[at + plane * WORDS] &= ~bit
+            if hi >> plane & 1:
+                codes[at + (PLANES + plane) * WORDS] |= bit
+            else:
+                codes[at + (PLANES + plane) * WORDS] &= ~bit
     if written < k1 - k0:  # some predicate is on none of the tile's columns
         t.rest[tile, word] |= bit
     else:
@@ -212,7 +216,7 @@ def insert_many(c, nodes, t, rows, first, root):
 
 @kernel
 def _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, at, q):
-    """Find the line of each column for an event: offsets to `at`, codes to the bytes `q`.
+    """Find the line of each column for an event: offsets to `at`, codes to `q` (0: missing).
 
     Reads the first word of every line, so that all of them are on their way from memory
     at once; returns something of them, or the compiler would not read.
@@ -221,7 +225,7 @@ def _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, at, q):
     for d in range(dims[tile]):
         v = dense[e, dim_attr[tile, d]]
         cell = NULL_CELL
-        code = 64  # inside "any"
+        code = 0
         if v == v:
             code = _code(v, dim_low[tile, d], dim_scale[tile, d])
             cell = (code * NULL_CELL) >> 7
@@ -249,85 +253,173 @@ def _survivors(tile, bits, dims, alive, at, mask):
 
 
 @kernel
-def _candidates(tile, visit, mask, place, visit_of, n):
-    """Write down the surviving positions of a tile; returns their number with those before."""
+def _count(mask):
+    """How many bits are set."""
+    total = 0
     for w in range(WORDS):
         m = mask[w]
-        while m != 0:
-            bit = m & (~m + ONE)
-            m ^= bit
-            place[n] = tile * TILE + w * 64 + bit_number(bit)
-            visit_of[n] = visit
-            n += 1
-    return n
+        m -= (m >> ONE) & np.uint64(0x5555555555555555)
+        m = (m & np.uint64(0x3333333333333333)) + (
+            (m >> np.uint64(2)) & np.uint64(0x3333333333333333)
+        )
+        m = (m + (m >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+        total += np.int64((m * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    return total
 
 
 @kernel
-def _settle(
-    place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
-    c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
-):  # fmt: skip
-    """Decide n candidates by their codes, and by the exact floats where those do not tell.
+def _all_or_none(code, bit):
+    """Every bit set if this bit of the code is."""
+    return ALL if code >> bit & 1 else np.uint64(0)
 
-    Appends the clause rows that hold to `out` behind the m that are there, their events to
-    `events`; returns both (they may have moved) and their number.
 
-    Every step goes over all candidates and first reads one word of each: loads that do
-    not wait for each other overlap, and in a large index loads are most of the time.
-    What is read ahead goes to `sink`, or the compiler would not read it.
+@kernel
+def _compare(tile, codes, dims, q, mask, sure):
+    """Keep in `mask` the clauses whose codes hold the event's, in `sure` those strictly inside.
+
+    Bit by bit from the highest: `below` has those whose low code has turned out smaller,
+    `same` those still equal; `above` and `level` likewise for the high codes. Written out
+    line by line, so that the compiler takes four words at a time: 2.5 times faster than
+    a loop over the bits.
     """
-    if m + n > out.size:
-        out, events = _longer(out, m, m + n), _longer(events, m, m + n)
-    width = visit_q.shape[1]
-    touched = np.uint64(0)
-    for i in range(n):
-        touched |= codes[place[i] >> 9, (place[i] & 511) * 2 * width]
-    edges = np.int64(touched >> np.uint64(63))  # always 0, but the loads must not be dropped
-    for i in range(n):
-        tile = place[i] >> 9
-        position = place[i] & 511
-        base = position * 2 * width
-        visit = visit_of[i]
-        inside = HIGH_BITS
-        sure = HIGH_BITS
-        for k in range(width):
-            lo = codes[tile, base + k]
-            hi = codes[tile, base + width + k] | HIGH_BITS
-            v = visit_q[visit, k]
-            inside &= ((v | HIGH_BITS) - lo) & (hi - v)
-            sure &= (((v - EACH) | HIGH_BITS) - lo) & (hi - (v + EACH))
-        if inside & HIGH_BITS != HIGH_BITS:
+    plane = codes[tile]
+    for d in range(dims[tile]):
+        code = q[d]
+        if code == 0:
             continue
-        more = rest[tile, position >> 6] >> np.uint64(position & 63) & ONE
-        if sure & HIGH_BITS == HIGH_BITS and more == 0:
-            out[m] = t_rows[tile, position]
-            events[m] = visit_event[visit]
+        v6, v5, v4 = _all_or_none(code, 6), _all_or_none(code, 5), _all_or_none(code, 4)
+        v3, v2, v1 = _all_or_none(code, 3), _all_or_none(code, 2), _all_or_none(code, 1)
+        v0 = _all_or_none(code, 0)
+        left = np.uint64(0)
+        first = np.uint64(d * CODE_BLOCK)
+        for w in range(WORDS):
+            a = first + np.uint64(w)  # unsigned: no test for indexes from the end
+            x = plane[a + np.uint64(48)]
+            below = ~x & v6
+            same = ~(x ^ v6)
+            x = plane[a + np.uint64(40)]
+            below |= same & ~x & v5
+            same &= ~(x ^ v5)
+            x = plane[a + np.uint64(32)]
+            below |= same & ~x & v4
+            same &= ~(x ^ v4)
+            x = plane[a + np.uint64(24)]
+            below |= same & ~x & v3
+            same &= ~(x ^ v3)
+            x = plane[a + np.uint64(16)]
+            below |= same & ~x & v2
+            same &= ~(x ^ v2)
+            x = plane[a + np.uint64(8)]
+            below |= same & ~x & v1
+            same &= ~(x ^ v1)
+            x = plane[a]
+            below |= same & ~x & v0
+            same &= ~(x ^ v0)
+            x = plane[a + np.uint64(104)]
+            above = x & ~v6
+            level = ~(x ^ v6)
+            x = plane[a + np.uint64(96)]
+            above |= level & x & ~v5
+            level &= ~(x ^ v5)
+            x = plane[a + np.uint64(88)]
+            above |= level & x & ~v4
+            level &= ~(x ^ v4)
+            x = plane[a + np.uint64(80)]
+            above |= level & x & ~v3
+            level &= ~(x ^ v3)
+            x = plane[a + np.uint64(72)]
+            above |= level & x & ~v2
+            level &= ~(x ^ v2)
+            x = plane[a + np.uint64(64)]
+            above |= level & x & ~v1
+            level &= ~(x ^ v1)
+            x = plane[a + np.uint64(56)]
+            above |= level & x & ~v0
+            level &= ~(x ^ v0)
+            held = mask[w] & (below | same) & (above | level)
+            mask[w] = held
+            sure[w] &= below & above
+            left |= held
+        if left == 0:
+            return False
+    return True
+
+
+@kernel
+def _take(tile, e, mask, t_rows, out, events, m):
+    """Append all clauses of a mask; returns their number with those before."""
+    for w in range(WORDS):
+        left = mask[w]
+        while left != 0:
+            bit = left & (~left + ONE)
+            left ^= bit
+            out[m] = t_rows[tile, w * 64 + bit_number(bit)]
+            events[m] = e
             m += 1
-        else:
-            edge[edges, 0] = t_rows[tile, position]
-            edge[edges, 1] = visit_event[visit]
-            edges += 1
+    return m
+
+
+@kernel
+def _settle(place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m):
+    """Decide n candidates by the exact floats of the store.
+
+    `place` has (tile · 512 + position, event) of each, and room for two numbers more.
+    Appends the clause rows that hold to `out` behind the m that are there, their events to
+    `events`; returns the number of all.
+
+    Every step goes over all candidates and reads one word of each: loads that do not wait
+    for each other overlap, and in a large index loads are most of the time. What is read
+    ahead goes to `sink`, or the compiler would not read it.
+    """
+    for i in range(n):
+        place[i, 0] = t_rows[place[i, 0] >> 9, place[i, 0] & 511]
+    for i in range(n):
+        place[i, 2] = c_start[place[i, 0]]
+        place[i, 3] = place[i, 2] + np.int64(c_count[place[i, 0]])
     total = 0.0
-    for i in range(edges):
-        edge[i, 2] = c_start[edge[i, 0]]
-        edge[i, 3] = edge[i, 2] + np.int64(c_count[edge[i, 0]])
-    for i in range(edges):
-        if edge[i, 2] < edge[i, 3]:
-            total += c_low[edge[i, 2]] - c_high[edge[i, 2]] + c_attr[edge[i, 2]]
+    for i in range(n):
+        if place[i, 2] < place[i, 3]:
+            total += c_low[place[i, 2]] + c_high[place[i, 2]] + c_attr[place[i, 2]]
     sink[0] = total
-    for i in range(edges):
-        k = edge[i, 2]
-        e = edge[i, 1]
-        while k < edge[i, 3]:
+    for i in range(n):
+        k = place[i, 2]
+        e = place[i, 1]
+        while k < place[i, 3]:
             x = dense[e, c_attr[k]]
             if not (c_low[k] <= x <= c_high[k]):
                 break
             k += 1
-        if k == edge[i, 3]:
-            out[m] = edge[i, 0]
+        if k == place[i, 3]:
+            out[m] = place[i, 0]
             events[m] = e
             m += 1
-    return out, events, m
+    return m
+
+
+@kernel
+def _visit(tile, e, q, mask, sure, dims, codes, rest, t_rows, place, n, out, events, m):
+    """Take what a tile's surviving bits tell for certain, and write the doubtful down.
+
+    Returns (candidates written down, rows taken), each with those before.
+    """
+    if _count(mask) >= MANY:
+        for w in range(WORDS):
+            sure[w] = mask[w]
+        if not _compare(tile, codes, dims, q, mask, sure):
+            return n, m
+        for w in range(WORDS):
+            sure[w] &= ~rest[tile, w]
+            mask[w] &= ~sure[w]
+        m = _take(tile, e, sure, t_rows, out, events, m)
+    for w in range(WORDS):
+        left = mask[w]
+        while left != 0:
+            bit = left & (~left + ONE)
+            left ^= bit
+            place[n, 0] = tile * TILE + w * 64 + bit_number(bit)
+            place[n, 1] = e
+            n += 1
+    return n, m
 
 
 @kernel
@@ -337,8 +429,8 @@ def _longer(array, used, wanted):
     return larger
 
 
-#: Visits of a tile by an event, and candidates, that are settled together.
-VISITS, CANDIDATES = 256, 8192
+#: Candidates that are settled together.
+CANDIDATES = 8192
 
 
 @kernel
@@ -379,20 +471,16 @@ def match_event(
             continue
         todo[tiles] = -1 - kid
         tiles += 1
-    width = codes.shape[1] // (2 * TILE)
     mask = np.empty(WORDS, np.uint64)
-    q = np.full((2, 8 * width), 64, np.uint8)
+    sure = np.empty(WORDS, np.uint64)
+    q = np.empty((2, dim_attr.shape[1]), np.int64)
     lines = np.empty((2, dim_attr.shape[1]), np.int64)
-    visit_q = np.empty((min(VISITS, tiles), width), np.uint64)
-    visit_event = np.zeros(min(VISITS, tiles), np.int64)
     room = min(CANDIDATES, TILE * tiles)
-    place = np.empty(room, np.int64)
-    visit_of = np.empty(room, np.int64)
-    edge = np.empty((room, 4), np.int64)
+    place = np.empty((room, 4), np.int64)
     sink = np.empty(1)
-    out = np.empty(256, np.int32)
-    events = np.empty(256, np.int32)
-    n, m, visit = 0, 0, 0
+    out = np.empty(room, np.int32)
+    events = np.empty(room, np.int32)
+    n, m = 0, 0
     touched = np.uint64(0)
     for i in range(tiles + 1):
         if i < tiles:  # while one tile is worked on, the lines of the next are fetched
@@ -403,19 +491,21 @@ def match_event(
             continue
         turn = (i - 1) & 1
         if _survivors(todo[i - 1], bits, dims, alive, lines[turn], mask):
-            if visit == VISITS or n + TILE > room:
-                out, events, m = _settle(
-                    place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
-                    c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
+            if n + TILE > room:
+                m = _settle(
+                    place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink,
+                    out, events, m,
                 )  # fmt: skip
-                n, visit = 0, 0
-            visit_q[visit] = q[turn].view(np.uint64)
-            n = _candidates(todo[i - 1], visit, mask, place, visit_of, n)
-            visit += 1
-    out, events, m = _settle(
-        place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
-        c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
-    )  # fmt: skip
+                n = 0
+            if m + n + TILE > out.size:
+                out, events = _longer(out, m, m + n + TILE), _longer(events, m, m + n + TILE)
+            n, m = _visit(
+                todo[i - 1], 0, q[turn], mask, sure, dims, codes, rest, t_rows, place, n,
+                out, events, m,
+            )  # fmt: skip
+    m = _settle(
+        place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
+    )
     counters[0] += visited
     counters[1] += tiles * TILE + np.int64(touched & np.uint64(0))
     counters[2] += m
@@ -435,19 +525,14 @@ def match_events(c, nodes, t, batch, counters):
     start, attr, value = batch.start, batch.attr, batch.value
     total = start.size - 1
     chunk = max(16, min(1024, (1 << 21) // max(1, batch.columns)))
-    width = codes.shape[1] // (2 * TILE)
     mask = np.empty(WORDS, np.uint64)
-    q = np.full(8 * width, 64, np.uint8)
-    words = q.view(np.uint64)
+    sure = np.empty(WORDS, np.uint64)
+    q = np.empty(dim_attr.shape[1], np.int64)
     lines = np.empty(dim_attr.shape[1], np.int64)
-    visit_q = np.empty((VISITS, width), np.uint64)
-    visit_event = np.zeros(VISITS, np.int64)
-    place = np.empty(CANDIDATES, np.int64)
-    visit_of = np.empty(CANDIDATES, np.int64)
-    edge = np.empty((CANDIDATES, 4), np.int64)
+    place = np.empty((CANDIDATES, 4), np.int64)
     sink = np.empty(1)
-    events = np.empty(1024, np.int32)
-    out = np.empty(1024, np.int32)
+    events = np.empty(CANDIDATES, np.int32)
+    out = np.empty(CANDIDATES, np.int32)
     m = 0
     stack = np.empty((512, 3), np.int64)
     lists = np.empty(8 * chunk, np.int32)
@@ -459,7 +544,7 @@ def match_events(c, nodes, t, batch, counters):
                 dense[e, attr[k]] = value[k]
             lists[e] = e
         begun = m
-        n, visit = 0, 0
+        n = 0
         stack[0, 0], stack[0, 1], stack[0, 2] = ROOT, 0, size
         depth = 1
         while depth > 0:
@@ -473,17 +558,19 @@ def match_events(c, nodes, t, batch, counters):
                     _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, lines, q)
                     if not _survivors(tile, bits, dims, alive, lines, mask):
                         continue
-                    if visit == VISITS or n + TILE > CANDIDATES:
-                        out, events, m = _settle(
-                            place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
-                            c_start, c_count, c_attr, c_low, c_high, dense, edge, sink,
-                            out, events, m,
+                    if n + TILE > CANDIDATES:
+                        m = _settle(
+                            place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense,
+                            sink, out, events, m,
                         )  # fmt: skip
-                        n, visit = 0, 0
-                    visit_q[visit] = words
-                    visit_event[visit] = e
-                    n = _candidates(tile, visit, mask, place, visit_of, n)
-                    visit += 1
+                        n = 0
+                    if m + n + TILE > out.size:
+                        out = _longer(out, m, m + n + TILE)
+                        events = _longer(events, m, m + n + TILE)
+                    n, m = _visit(
+                        tile, e, q, mask, sure, dims, codes, rest, t_rows, place, n,
+                        out, events, m,
+                    )  # fmt: skip
                 counters[0] += 1
                 counters[1] += TILE * (b - a)
                 continue
@@ -511,10 +598,9 @@ def match_events(c, nodes, t, batch, counters):
                 if top > begin:
                     stack[depth, 0], stack[depth, 1], stack[depth, 2] = j, begin, top
                     depth += 1
-        out, events, m = _settle(
-            place, visit_of, n, visit_q, visit_event, codes, rest, t_rows,
-            c_start, c_count, c_attr, c_low, c_high, dense, edge, sink, out, events, m,
-        )  # fmt: skip
+        m = _settle(
+            place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
+        )
         for i in range(begun, m):
             events[i] += first
         for e in range(size):
