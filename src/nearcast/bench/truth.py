@@ -2,13 +2,13 @@
 
 Shares nothing with the matcher, the indexes or their kernels, so that it can judge them.
 Knows intervals and boxes, which is what the papers' workloads are made of. Costs about
-10 ns a predicate and event.
+10 ns a predicate that has to be looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from nearcast.errors import BenchError
 
-__all__ = ["sure_events", "true_matches"]
+__all__ = ["sure_events", "true_live_events", "true_matches"]
 
 _SUBSCRIPTION = {"id", "intervals", "xmin", "ymin", "xmax", "ymax"}
 _EVENT = {"id", "attributes", "lon", "lat", "start", "end", "expires"}
 
-Mask = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
@@ -29,9 +29,37 @@ def true_matches(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
     """All (event_id, subscription_id), event by event, subscriptions in their order."""
     _refuse(subscriptions, _SUBSCRIPTION, "subscriptions")
     _refuse(events, _EVENT, "events")
-    found = [np.flatnonzero(mask) for mask in _masks(subscriptions, events)]
+    found = list(_found(subscriptions, events))
     rows = np.concatenate(found) if found else np.empty(0, np.int64)
     at = np.repeat(np.arange(len(found)), [hits.size for hits in found])
+    return _pairs(subscriptions, rows, events, at)
+
+
+def true_live_events(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
+    """The same pairs, subscription by subscription: for few subscriptions and many events."""
+    _refuse(subscriptions, _SUBSCRIPTION, "subscriptions")
+    _refuse(events, _EVENT, "events")
+    wanted = subscriptions["intervals"].to_pylist()
+    names = sorted({each["attribute"] for many in wanted for each in many})
+    values = dict(zip(names, _values(events, names).T, strict=True))
+    box = _box(subscriptions)
+    x, y = _places(events).T
+    found = []
+    for at, intervals in enumerate(wanted):
+        left = np.arange(events.num_rows)
+        if box is not None:
+            xmin, ymin, xmax, ymax = (side[at] for side in box)
+            left = np.flatnonzero((xmin <= x) & (x <= xmax) & (ymin <= y) & (y <= ymax))
+        for each in intervals:
+            mine = values[each["attribute"]][left]
+            left = left[(each["low"] <= mine) & (mine <= each["high"])]
+        found.append(left)
+    rows = np.repeat(np.arange(len(found)), [hits.size for hits in found])
+    hits = np.concatenate(found) if found else np.empty(0, np.int64)
+    return _pairs(subscriptions, rows, events, hits)
+
+
+def _pairs(subscriptions: pa.Table, rows: Codes, events: pa.Table, at: Codes) -> pa.Table:
     return pa.table(
         {
             "event_id": events["id"].take(pa.array(at, pa.int64())),
@@ -74,37 +102,61 @@ def _refuse(table: pa.Table, known: set[str], what: str) -> None:
         )
 
 
-def _masks(subscriptions: pa.Table, events: pa.Table) -> Iterator[Mask]:
-    """For each event, which subscriptions want it."""
-    codes, names, low, high, parents = _predicates(subscriptions)
-    values = _values(events, names)
+def _found(subscriptions: pa.Table, events: pa.Table) -> Iterator[Codes]:
+    """For each event, the numbers of the subscriptions that want it."""
+    predicates = _Predicates.of(subscriptions)
+    values = _values(events, predicates.names)
     box = _box(subscriptions)
     places = _places(events)
     for at in range(events.num_rows):
-        mine = values[at][codes]
-        wanted = np.ones(subscriptions.num_rows, bool)
-        wanted[parents[~((low <= mine) & (mine <= high))]] = False
+        left = np.arange(subscriptions.num_rows)
         if box is not None:
             x, y = places[at]
-            wanted &= (box[0] <= x) & (x <= box[2]) & (box[1] <= y) & (y <= box[3])
-        yield wanted
+            left = np.flatnonzero((box[0] <= x) & (x <= box[2]) & (box[1] <= y) & (y <= box[3]))
+        yield predicates.left(left, values[at])
 
 
-def _predicates(
-    subscriptions: pa.Table,
-) -> tuple[npt.NDArray[np.int64], list[str], Floats, Floats, npt.NDArray[np.int64]]:
-    """All intervals of all subscriptions: attribute codes, their names, ends, and whose."""
-    column = subscriptions["intervals"].combine_chunks()
-    sizes = np.diff(column.offsets.to_numpy())
-    items = column.flatten()
-    named = items.field("attribute").dictionary_encode()
-    return (
-        named.indices.to_numpy().astype(np.int64),
-        named.dictionary.to_pylist(),
-        items.field("low").to_numpy(),
-        items.field("high").to_numpy(),
-        np.repeat(np.arange(len(column)), sizes),
-    )
+class _Predicates(NamedTuple):
+    """The intervals of all subscriptions: the first of each, the second of each, and so on.
+
+    A test costs about 10 ns; each leaves fewer subscriptions to the next.
+    """
+
+    names: list[str]
+    codes: list[Codes]
+    low: list[Floats]
+    high: list[Floats]
+
+    @classmethod
+    def of(cls, subscriptions: pa.Table) -> _Predicates:
+        column = subscriptions["intervals"].combine_chunks()
+        sizes = np.diff(column.offsets.to_numpy())
+        items = column.flatten()
+        named = items.field("attribute").dictionary_encode()
+        names = named.dictionary.to_pylist()
+        most = int(sizes.max(initial=0))
+        rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        whose = np.repeat(np.arange(sizes.size), sizes)
+
+        def ranked(values: Any, missing: float, kind: Any) -> list[Any]:
+            spread = np.full((most, sizes.size), missing, kind)
+            spread[rank, whose] = values
+            return list(spread)
+
+        return cls(
+            names,
+            ranked(named.indices.to_numpy(), len(names), np.int64),
+            ranked(items.field("low").to_numpy(), -np.inf, np.float64),
+            ranked(items.field("high").to_numpy(), np.inf, np.float64),
+        )
+
+    def left(self, rows: Codes, values: Floats) -> Codes:
+        """Those of the rows whose every interval holds its value; NaN lies in none."""
+        given = np.append(values, 0.0)  # the last stands for a predicate that is not there
+        for codes, low, high in zip(self.codes, self.low, self.high, strict=True):
+            mine = given[codes[rows]]
+            rows = rows[(low[rows] <= mine) & (mine <= high[rows])]
+        return rows
 
 
 def _values(events: pa.Table, names: list[str]) -> Floats:
