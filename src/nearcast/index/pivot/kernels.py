@@ -34,6 +34,16 @@ def find(attr, start, stop, column):
 
 
 @kernel
+def deeper(stack, depth):
+    """The stack, or a copy twice as large where three more might not fit."""
+    if depth + 3 <= stack.shape[0]:
+        return stack
+    larger = np.empty((2 * stack.shape[0], *stack.shape[1:]), stack.dtype)
+    larger[:depth] = stack[:depth]
+    return larger
+
+
+@kernel
 def centre_of(low, high, bottom, top):
     """The middle of an interval, cut to the finite hull of its column."""
     a = max(low, bottom)
@@ -210,10 +220,12 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
     odd = np.empty(rows.size, np.int32)
     odds = 0
     nodes = t.used[0]
-    stack = np.empty((4096, 3), np.int64)
+    stack = np.empty((256, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = root, 0, rows.size
     depth = 1
+    peeled = 0
     while depth > 0:
+        stack = deeper(stack, depth)
         depth -= 1
         node, first, stop = stack[depth, 0], stack[depth, 1], stack[depth, 2]
         if stop - first <= limit:
@@ -231,8 +243,10 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
             small = min(left - first, right - left)
             if right < stop:
                 small = min(small, stop - right)
-            if small < SMALL and (keep_odd or small == 0):
-                column = -1
+            if small < SMALL:
+                peeled += 1
+                if keep_odd or small == 0 or peeled > rows.size // SMALL:
+                    column = -1
         if column < 0:
             left, right = (first + stop) >> 1, stop
         kid = nodes
@@ -279,6 +293,9 @@ def bit_number(bit):
     return _POSITION[(bit * _DE_BRUIJN) >> np.uint64(58)]
 
 
+_STIR = np.uint64(0xD1342543DE82EF95)
+
+
 @kernel
 def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
     """The leaf for a new row below `node` (MAIN or ODD), and whether it is an odd one.
@@ -287,6 +304,7 @@ def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
     """
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
+    coin = np.uint64(row)
     odd = node == ODD
     while True:
         kid = np.int64(t.kid[node])
@@ -298,7 +316,10 @@ def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
             return node, odd
         column = t.split[node]
         if column < 0:
-            node = kid + (row & 1)  # equal halves
+            # Equal halves. Each takes half of what comes, whatever the rows' numbers: the
+            # lowest bit alone sent the even ones down one side for ever, a tree like a list.
+            coin = coin * _STIR + ONE
+            node = kid + np.int64(coin >> np.uint64(63))
             continue
         k = find(c_attr, k0, k1, column)
         if k < 0:

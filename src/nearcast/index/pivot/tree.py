@@ -142,7 +142,7 @@ class TileTree:
     def _plant(self, node: int, rows: Rows, *, keep_odd: bool, limit: int = kernels.TILE) -> Rows:
         """Make a subtree of rows at a node; returns the odd ones left out."""
         columns = self._store.columns
-        room = int(self._nodes.used[0]) + 3 * (rows.size // kernels.SMALL + 2)
+        room = int(self._nodes.used[0]) + 6 * (rows.size // kernels.SMALL + 1)
         self._resize_nodes(lambda array: grown(array, room))
         runs, odd = kernels.plan(
             *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit
@@ -210,7 +210,7 @@ class TileTree:
         t = self._tiles
         live = self._store.live_rows()
         assert np.array_equal(self._rows(), live)
-        assert self._below(kernels.ROOT, {}) == set(live.tolist())
+        assert sorted(self._found()) == live.tolist()
         places = t.where[live]
         assert np.unique(places).size == places.size
         assert np.array_equal(t.rows[places // kernels.TILE, places % kernels.TILE], live)
@@ -218,23 +218,31 @@ class TileTree:
             assert sum(int(word).bit_count() for word in t.alive[tile].tolist()) == t.live[tile]
         assert all(t.live[tile] == 0 for tile in self._free)
 
-    def _below(self, node: int, path: dict[int, tuple[float, float]]) -> set[int]:
-        attr = int(self._nodes.attr[node])
-        if attr >= 0:
-            path = path | {attr: (float(self._nodes.low[node]), float(self._nodes.high[node]))}
-        kid = int(self._nodes.kid[node])
-        if kid == kernels.NOTHING:
-            return set()
-        if kid >= 0:
-            return set().union(*(self._below(kid + j, path) for j in range(3)))
-        rows = kernels.rows_of_tile(self._tiles.alive, self._tiles.rows, -1 - kid).tolist()
-        s = self._intervals()
-        for row in rows:
-            run = range(int(s.start[row]), int(s.start[row]) + int(s.count[row]))
-            held = {int(s.attr[k]): (float(s.low[k]), float(s.high[k])) for k in run}
-            for column, (low, high) in path.items():
-                assert low <= held[column][0] <= held[column][1] <= high
-        return set(rows)
+    def _found(self) -> list[int]:
+        """The rows that the tree leads to; each is tested against the hulls on its way."""
+        n, s = self._nodes, self._intervals()
+        found: list[int] = []
+        stack: list[tuple[int, dict[int, tuple[float, float]]]] = [(kernels.ROOT, {})]
+        while stack:
+            node, path = stack.pop()
+            if n.attr[node] >= 0:
+                hull = float(n.low[node]), float(n.high[node])
+                path = path | {int(n.attr[node]): hull}
+            kid = int(n.kid[node])
+            if kid == kernels.NOTHING:
+                continue
+            if kid >= 0:
+                stack += [(kid + j, path) for j in range(3)]
+                continue
+            rows = kernels.rows_of_tile(self._tiles.alive, self._tiles.rows, -1 - kid).tolist()
+            found += rows
+            for row in rows:
+                run = range(int(s.start[row]), int(s.start[row]) + int(s.count[row]))
+                held = {int(s.attr[k]): (float(s.low[k]), float(s.high[k])) for k in run}
+                for column, (low, high) in path.items():
+                    own = held[column]
+                    assert low <= own[0] <= own[1] <= high or own[0] != own[0]  # NaN: no matter
+        return found
 
 
 def in_parallel(work: Callable[[int, int], None], count: int, least: int) -> None:

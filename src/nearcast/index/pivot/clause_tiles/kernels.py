@@ -25,6 +25,7 @@ from nearcast.index.pivot.kernels import (
     TILE,
     WORDS,
     bit_number,
+    deeper,
     descend,
     find,
     free_position,
@@ -458,6 +459,7 @@ def match_event(
         kid = np.int64(node_kid[stack[depth]])
         visited += 1
         if kid >= 0:
+            stack = deeper(stack, depth)
             for j in range(kid, kid + 3):
                 if node_kid[j] == NOTHING:
                     continue
@@ -575,6 +577,7 @@ def match_events(c, nodes, t, batch, counters):
                 counters[1] += TILE * (b - a)
                 continue
             # Lists of nodes that wait lie below this one's: the room behind it is free.
+            stack = deeper(stack, depth)
             top = b
             if top + 3 * (b - a) > lists.size:
                 lists = _longer(lists, top, top + 3 * (b - a))

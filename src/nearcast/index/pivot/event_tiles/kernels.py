@@ -17,6 +17,7 @@ from nearcast.index.pivot.kernels import (
     TILE,
     WORDS,
     bit_number,
+    deeper,
     descend,
     free_position,
 )
@@ -159,6 +160,7 @@ def match_clause(
         counters[0] += 1
         if kid >= 0:
             split = node_split[node]
+            stack = deeper(stack, depth)
             for j in range(kid, kid + 3):
                 if node_kid[j] == NOTHING:
                     continue
