@@ -1,0 +1,452 @@
+"""`pivot` on bare stores, against the scan: tiles, splits, odd ones, codes and their borders."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.clock import FOREVER
+from nearcast.index.base import new_counters
+from nearcast.index.clauses import ClauseBatch, ClauseStore
+from nearcast.index.events import EventBatch, EventStore
+from nearcast.index.pivot import Pivot
+from nearcast.index.pivot.kernels import ODD, TILE
+from nearcast.index.scan import Scan
+
+INF, NAN = np.inf, np.nan
+
+
+def runs(sizes):
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def pairs(numbers, rows):
+    return list(zip(numbers.tolist(), rows.tolist(), strict=True))
+
+
+def columns_of(rng, n, columns, most):
+    """Sizes 0 … most and as many different ascending columns for each of n rows."""
+    sizes = rng.integers(0, min(most, columns) + 1, n)
+    picked = [np.sort(rng.choice(columns, k, replace=False)) for k in sizes]
+    return sizes, np.concatenate([np.empty(0, np.int64), *picked]).astype(np.int32)
+
+
+def ends(rng, n, kind):
+    """(low, high) of n intervals."""
+    if kind == "grid":  # few different ends: values meet them exactly
+        both = np.sort(rng.integers(0, 12, (2, n)) / 8, axis=0)
+    elif kind == "points":
+        both = np.repeat(rng.integers(0, 5, (1, n)) * 1.0, 2, axis=0)
+    elif kind == "tails":
+        both = np.sort(rng.standard_cauchy((2, n)) ** 5, axis=0)
+    elif kind == "huge":
+        both = np.sort(rng.choice([-1.7e308, -1e300, 0.0, 1e300, 1.7e308], (2, n)), axis=0)
+    elif kind == "tiny":
+        both = np.sort(rng.integers(-3, 4, (2, n)) * 5e-324, axis=0)
+    elif kind == "narrow":
+        low = 1e9 + rng.random(n)  # below the step of a float32 there
+        both = np.array([low, low + 1e-3 * rng.random(n)])
+    else:
+        both = np.sort(rng.random((2, n)), axis=0)
+    if kind != "points":
+        both[0, rng.random(n) < 0.1] = -INF
+        both[1, rng.random(n) < 0.1] = INF
+    return both[0].copy(), both[1].copy()
+
+
+KINDS = ("even", "grid", "points", "tails", "huge", "tiny", "narrow")
+
+
+class World:
+    """`pivot` and the scan over the same stores."""
+
+    def __init__(self, kind="even", columns=5, most=5, seed=0):
+        self.rng = np.random.default_rng(seed)
+        self.kind, self.columns, self.most = kind, columns, most
+        self.clauses, self.events = ClauseStore(), EventStore()
+        self.index = Pivot(self.clauses, self.events)
+        self.scan = Scan(self.clauses, self.events)
+
+    # -- clauses ---------------------------------------------------------------
+
+    def some_clauses(self, n):
+        sizes, attr = columns_of(self.rng, n, self.columns, self.most)
+        low, high = ends(self.rng, attr.size, self.kind)
+        return ClauseBatch(np.zeros(n, np.int32), runs(sizes), attr, low, high, {})
+
+    def add(self, n, batch=None):
+        """In bulk."""
+        self.index.add_clauses(self.clauses.extend(batch or self.some_clauses(n)))
+
+    def add_each(self, n, batch=None):
+        """One at a time, into freed rows first."""
+        b = batch or self.some_clauses(n)
+        for i, j in pairwise(b.start.tolist()):
+            row = self.clauses.append(0, b.attr[i:j].tolist(), b.low[i:j], b.high[i:j], None)
+            self.index.add_clauses(np.array([row], np.int32))
+
+    def remove(self, share):
+        live = self.clauses.live_rows()
+        rows = self.rng.permutation(live)[: int(share * live.size)]
+        self.index.remove_clauses(rows)
+        for row in rows.tolist():
+            self.clauses.release(row)
+
+    # -- events ----------------------------------------------------------------
+
+    def values(self, n):
+        """Ends of intervals, their neighbours, and what is no end."""
+        low, high = ends(self.rng, n, self.kind)
+        t, used = self.clauses.table, self.clauses._predicates.used
+        if used:
+            k = self.rng.integers(0, used, n)
+            low, high = t.low[k], t.high[k]
+        value = np.where(self.rng.random(n) < 0.5, low, high)
+        with np.errstate(all="ignore"):
+            beside = np.nextafter(value, self.rng.choice([-INF, INF], n))
+        value = np.where(self.rng.random(n) < 0.4, beside, value)
+        fresh = ends(self.rng, n, self.kind)[0]
+        value = np.where(self.rng.random(n) < 0.3, fresh, value)
+        odd = self.rng.choice([NAN, INF, -INF], n)
+        return np.where(self.rng.random(n) < 0.04, odd, value)
+
+    def some_events(self, n, most=None):
+        sizes, attr = columns_of(self.rng, n, self.columns, most or 2 * self.most)
+        value = self.values(attr.size)
+        nothing = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
+        return EventBatch(runs(sizes), attr, value, *nothing, max(2, self.columns))
+
+    def add_events(self, n, batch=None):
+        b = batch or self.some_events(n, self.most)
+        expires = self.rng.choice([5, 50, FOREVER], b.size)
+        self.index.add_events(self.events.extend(np.zeros(b.size, np.int32), b, expires))
+
+    def add_events_each(self, n, batch=None):
+        b = batch or self.some_events(n, self.most)
+        for i, j in pairwise(b.start.tolist()):
+            expires = int(self.rng.choice([5, 50, FOREVER]))
+            row = self.events.append(0, b.attr[i:j], b.value[i:j], (), expires)
+            self.index.add_events(np.array([row], np.int32))
+
+    def remove_events(self, share):
+        live = self.events.live_rows()
+        rows = self.rng.permutation(live)[: int(share * live.size)]
+        self.index.remove_events(rows)
+        for row in rows.tolist():
+            self.events.release(row)
+
+    # -- checking --------------------------------------------------------------
+
+    def check(self, n=24, batch=None):
+        """Singles and the batch give the scan's pairs; returns their number."""
+        b = batch or self.some_events(n)
+        wanted = pairs(*self.scan.match_events(b, new_counters()))
+        singly, together = new_counters(), new_counters()
+        found = []
+        for at in range(b.size):
+            rows = self.index.match_event(b, at, singly)
+            assert rows.dtype == np.int32
+            found += [(at, row) for row in sorted(rows.tolist())]
+        assert found == wanted
+        numbers, rows = self.index.match_events(b, together)
+        assert numbers.dtype == rows.dtype == np.int32
+        assert bool((np.diff(numbers) >= 0).all())
+        assert sorted(pairs(numbers, rows)) == wanted
+        assert singly[2] == together[2] == len(wanted)
+        assert singly[1] == together[1] >= len(wanted)
+        assert singly[0] >= b.size
+        self.index.check_invariants()
+        return len(wanted)
+
+    def check_subscriptions(self, n=24, now=10):
+        """Each clause finds the scan's live events; returns their number."""
+        asking = ClauseStore()
+        matches = 0
+        for row in asking.extend(self.some_clauses(n)).tolist():
+            wanted = self.scan.match_clause(asking.table, row, now, new_counters())
+            counters = new_counters()
+            found = self.index.match_clause(asking.table, row, now, counters)
+            assert found.dtype == np.int32
+            assert sorted(found.tolist()) == wanted.tolist()
+            assert counters[2] == wanted.size <= counters[1]
+            matches += wanted.size
+        self.index.check_invariants()
+        return matches
+
+    @property
+    def tiles(self):
+        return self.index._clauses._used
+
+    def depth(self, side):
+        n = side._nodes
+        deepest, stack = 0, [(0, 0)]
+        while stack:
+            node, depth = stack.pop()
+            deepest = max(deepest, depth)
+            if n.kid[node] >= 0:
+                stack += [(int(n.kid[node]) + j, depth + 1) for j in range(3)]
+        return deepest
+
+
+# -- clauses and events under changes ------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("columns", "most"), [(1, 1), (5, 5), (40, 12), (40, 40), (3000, 6)])
+def test_clauses_come_in_bulk_and_singly_and_go(kind, columns, most):
+    w = World(kind, columns, most, seed=columns)
+    w.add_each(30)
+    matches = w.check()
+    w.add(1500)  # more than there are: planned anew
+    matches += w.check()
+    w.add(700)  # fewer: each into its tile
+    w.add_each(400)
+    matches += w.check()
+    assert w.tiles > 3
+    w.remove(0.6)
+    matches += w.check()
+    w.add_each(900)  # into freed rows and places
+    matches += w.check()
+    w.remove(1.0)
+    assert w.check() == 0
+    w.add_each(20)
+    matches += w.check()
+    assert matches > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("columns", "most"), [(1, 1), (5, 5), (40, 12), (40, 40), (3000, 6)])
+def test_live_events_come_in_bulk_and_singly_and_go(kind, columns, most):
+    w = World(kind, columns, 2 if columns == 3000 else most, seed=columns)
+    w.add_events_each(70)
+    matches = w.check_subscriptions()
+    w.add_events(1500)
+    matches += w.check_subscriptions()
+    w.add_events(700)
+    w.add_events_each(400)
+    matches += w.check_subscriptions()
+    w.remove_events(0.6)
+    matches += w.check_subscriptions(now=50)
+    w.add_events_each(900)
+    matches += w.check_subscriptions(now=0)
+    w.remove_events(1.0)
+    assert w.check_subscriptions() == 0
+    w.add_events_each(20)
+    matches += w.check_subscriptions(now=0)
+    assert matches > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    columns=st.sampled_from([1, 2, 3, 9, 30]),
+    seed=st.integers(0, 2**32),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["bulk", "each", "remove"]), st.integers(1, 600)), max_size=4
+    ),
+)
+def test_any_order_of_changes_on_both_sides(kind, columns, seed, steps):
+    w = World(kind, columns, min(columns, 8), seed)
+    for act, n in steps:
+        if act == "bulk":
+            w.add(n)
+            w.add_events(n)
+        elif act == "each":
+            w.add_each(n)
+            w.add_events_each(n)
+        else:
+            w.remove(n / 600)
+            w.remove_events(n / 600)
+        w.check(6)
+        w.check_subscriptions(6)
+
+
+# -- what a tile is made of ----------------------------------------------------
+
+
+def intervals(attr, low, high, per_row=1):
+    """Clauses with the same number of predicates each."""
+    n = len(attr) // per_row
+    return ClauseBatch(
+        np.zeros(n, np.int32),
+        runs([per_row] * n),
+        np.asarray(attr, np.int32),
+        np.asarray(low, float),
+        np.asarray(high, float),
+        {},
+    )
+
+
+def points(value, columns):
+    """Events with all columns, one row of values each."""
+    value = np.asarray(value, float).reshape(-1, columns)
+    n = len(value)
+    attr = np.tile(np.arange(columns, dtype=np.int32), n)
+    nothing = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
+    return EventBatch(runs([columns] * n), attr, value.ravel(), *nothing, max(2, columns))
+
+
+def test_values_on_the_ends_and_beside_them():
+    w = World("even", columns=1, most=1)
+    low = np.linspace(-1, 1, 400)
+    high = low + 0.1
+    w.add(0, intervals(np.zeros(400), low, high))
+    at = np.concatenate([low, high])
+    beside = np.concatenate([at, np.nextafter(at, INF), np.nextafter(at, -INF)])
+    assert w.check(batch=points(beside, 1)) > 2 * at.size
+
+
+def test_values_on_the_borders_of_codes():
+    w = World("even", columns=1, most=1)
+    w.add(0, intervals(np.zeros(3), [0, 30, 62.5], [125, 90, 62.5]))  # a code for every unit
+    grid = np.arange(-2, 128) * 1.0
+    near = np.concatenate([grid, np.nextafter(grid, INF), np.nextafter(grid, -INF)])
+    assert w.check(batch=points(near, 1)) > 125
+
+
+def test_no_value_is_inside_an_interval_that_covers_everything():
+    w = World("even", columns=3, most=3)
+    w.add_each(0, intervals([0, 1, 2] * 700, [-INF] * 2100, [INF] * 2100, per_row=3))
+    nan = points([[NAN, 0, 0], [-INF, INF, 0], [1e308, -1e308, 5e-324]], 3)
+    assert w.check(batch=nan) == 2 * 700
+    lacking = EventBatch(
+        runs([2]), np.array([0, 2], np.int32), np.zeros(2), np.zeros(2, np.int64),
+        np.empty(0, np.int32), 3,
+    )  # fmt: skip
+    assert w.check(batch=lacking) == 0
+
+
+def test_clauses_without_predicates_want_every_event():
+    w = World("even", columns=4, most=0)
+    w.add_each(600)
+    w.add(1500)
+    assert w.check(5) == 5 * 2100
+    w.most = 4
+    w.add_each(300)
+    w.check()
+
+
+def test_more_columns_than_a_tile_has_codes_for():
+    w = World("even", columns=60, most=60)
+    n, k = 300, 60
+    low = np.tile(np.linspace(0, 0.4, n)[:, None], k)
+    w.add(0, intervals(np.tile(np.arange(k), n), low.ravel(), low.ravel() + 0.5, per_row=k))
+    tiles = w.index._clauses._tiles
+    assert tiles.dims[0] == 24
+    assert int(tiles.rest[0, 0]).bit_count() == 64
+    inside = np.full((61, k), 0.45)
+    inside[np.arange(60), np.arange(60)] = 0.95  # fails on one column only, each in turn
+    assert w.check(batch=points(inside, k)) == n
+
+
+def test_columns_that_come_later_than_the_tiles():
+    w = World("even", columns=1, most=1)
+    w.add(600)
+    w.columns = w.most = 30
+    w.add_each(600)
+    assert w.check() > 0
+
+
+def test_a_tile_is_made_anew_as_it_fills():
+    w = World("even", columns=6, most=6)
+    sizes = []
+    for _ in range(12):
+        w.add_each(11)
+        w.check(4)
+        sizes.append(int(w.index._clauses._tiles.limit[0]))
+    assert w.tiles == 1
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > sizes[0]
+
+
+def test_tiles_split_at_512():
+    w = World("even", columns=2, most=2)
+    w.add_each(TILE)
+    assert w.tiles == 1
+    w.add_each(1)
+    assert w.tiles > 1
+    w.check()
+
+
+# -- shapes that could break the tree -------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 64])
+def test_equal_rows_make_a_shallow_tree(step):
+    w = World("points", columns=2, most=1)
+    for _ in range(4000 // step):
+        w.add(step, intervals([1] * step, [0.5] * step, [0.5] * step))
+    assert w.depth(w.index._clauses) <= 8
+    assert w.check(batch=points([[0, 0.5], [0, 0.6]], 2)) == 4000 // step * step
+    for _ in range(4000 // step):
+        w.add_events(0, points([[0.0, 0.5]] * step, 2))
+    assert w.depth(w.index._events) <= 8
+    w.check_subscriptions()
+
+
+def test_equal_rows_with_even_numbers_only():
+    w = World("points", columns=3, most=1)
+    for _ in range(5000):  # two clauses a subscription, say
+        w.add(0, intervals([1, 2], [0.5, 0.25], [0.5, 0.75]))
+    assert w.depth(w.index._clauses) <= 8
+    assert w.check(batch=points([[0, 0.5, 0], [0, 0.5, 0.5]], 3)) == 15_000
+
+
+def test_columns_one_after_another_make_a_deep_tree():
+    columns = 330
+    w = World("even", columns=columns, most=columns)
+    for a in range(columns):
+        low = w.rng.random(100) * 0.4
+        w.add(0, intervals([a] * 100, low, low + 0.6))
+    assert w.depth(w.index._clauses) > 256  # two wait at each level, and 512 had room once
+    assert w.check(batch=points(np.full((2, columns), 0.5), columns)) == 2 * 100 * columns
+
+
+def test_many_splits_that_only_peel_off_a_few():
+    columns = 300
+    w = World("points", columns=columns, most=columns)
+    rare = (w.rng.random((900, columns)) < 0.004) * 1.0
+    w.add(0, intervals(np.tile(np.arange(columns), 900), rare.ravel(), rare.ravel(), columns))
+    assert w.index._clauses._nodes.kid[ODD] != w.index._clauses._nodes.kid[3]  # there are odd ones
+    assert w.check(batch=points(rare[::50], columns)) >= 18
+    w.add_events(0, points(rare, columns))
+    assert w.check_subscriptions(4) >= 0
+
+
+def test_odd_ones_stand_apart_and_are_found():
+    w = World("even", columns=3, most=1)
+    n = 2000
+    low = w.rng.random(n)
+    attr = np.where(np.arange(n) % 100 == 7, 2, 0)  # one in a hundred asks for something else
+    w.add(0, intervals(attr, low, low + 0.2))
+    nodes = w.index._clauses._nodes
+    w.check()
+    w.add_each(0, intervals(np.full(700, 2), w.rng.random(700) * 0.5, [1.0] * 700))
+    w.add_each(0, intervals(np.full(40, 1), [0.0] * 40, [1.0] * 40))
+    assert w.check(batch=points(w.rng.random((30, 3)), 3)) > 30 * 40
+    w.remove(0.9)
+    w.check()
+    assert nodes.used[0] <= w.index._clauses._nodes.used[0]
+
+
+def test_removed_rows_may_be_unknown_or_gone():
+    w = World()
+    w.add(50)
+    rows = np.arange(10, dtype=np.int32)
+    w.index.remove_clauses(rows)
+    w.index.remove_clauses(rows)
+    for row in rows.tolist():
+        w.clauses.release(row)
+    w.check()
+
+
+def test_memory_is_counted_and_bounded():
+    w = World("even", columns=10, most=10)
+    before = w.index.memory_bytes()
+    w.add(20_000)
+    assert before < 1000
+    assert w.index.memory_bytes() < 20_000 * 250
