@@ -19,6 +19,7 @@ import numpy as np
 from nearcast.jit import kernel
 from nearcast.kernels.runs import (
     NO_RUN,
+    capacities,
     capacity,
     class_for,
     free_items,
@@ -488,7 +489,6 @@ def check_cells(q: Cells, most: int) -> None:
     used = int(q.state[USED])
     seen = np.zeros(used, bool)
     seen[[NOWHERE, BEYOND]] = True
-    taken = 0
     stack = [ROOT]
     while stack:
         node = stack.pop()
@@ -513,12 +513,14 @@ def check_cells(q: Cells, most: int) -> None:
         seen[quad : quad + 4] = True
         quad = int(q.node[quad, PARENT])
     assert bool(seen.all()), "a cell is neither part of the tree nor free"
-    points = 0
-    for node in np.flatnonzero(q.node[:used, CHILD] == LEAF).tolist():
+    leaves = np.flatnonzero(q.node[:used, CHILD] == LEAF)
+    empty = q.node[leaves, COUNT] == 0
+    assert bool((q.node[leaves[empty]][:, [TOP, HOLE, RUN_CLASS]] == (0, -1, NO_RUN)).all())
+    for node in leaves[~empty].tolist():
         _check_leaf(q, node, most)
-        points += int(q.node[node, COUNT])
-        taken += int(capacity(int(q.node[node, RUN_CLASS])))
+    points = int(q.node[leaves, COUNT].sum())
     assert points == int((q.where[:, IN_LEAF] >= 0).sum()), "a point is lost"
+    taken = int(capacities(q.node[leaves, RUN_CLASS]).sum())
     assert taken + free_items(q.heap, q.slot_row) == int(q.heap[0]), "slots leak"
 
 

@@ -81,6 +81,12 @@ def give(heap, link, start, size_class):
     heap[1 + size_class] = start
 
 
+def capacities(size_class: np.ndarray) -> np.ndarray:
+    """`capacity` of many classes."""
+    c = np.maximum(size_class, 0)
+    return np.where(size_class < 0, 0, (4 + 2 * (c & 1)) << (c >> 1))
+
+
 def free_items(heap: np.ndarray, link: np.ndarray) -> int:
     """Items in free runs; raises AssertionError if two free runs overlap."""
     taken = np.zeros(int(heap[0]), np.int8)

@@ -17,6 +17,7 @@ import numpy as np
 from nearcast.jit import kernel
 from nearcast.kernels.runs import (
     NO_RUN,
+    capacities,
     capacity,
     class_for,
     free_items,
@@ -447,11 +448,9 @@ def lists_of(lists: Lists, holder: int) -> dict[int, list[tuple[float, int]]]:
     assert count <= capacity(int(lists.holder[holder, DIR_CLASS]))
     directory = lists.name[start : start + count]
     assert bool((np.diff(directory[:, NAME]) > 0).all()), "a directory is out of order"
-    found = {}
-    for name, run, size, size_class in directory.tolist():
-        assert 0 < size <= capacity(size_class)
-        found[name] = entries_of(lists, run, size)
-    return found
+    sizes = directory[:, SIZE]
+    assert bool(((sizes > 0) & (sizes <= capacities(directory[:, LIST_CLASS]))).all())
+    return {name: entries_of(lists, run, size) for name, run, size, _ in directory.tolist()}
 
 
 def entries_of(lists: Lists, run: int, size: int) -> list[tuple[float, int]]:
@@ -466,11 +465,16 @@ def check_runs(lists: Lists, holders: int) -> None:
     """Raise AssertionError if a run is shared or lost."""
     entries = np.zeros(int(lists.heap[0]), np.int8)
     names = np.zeros(int(lists.name_heap[0]), np.int8)
-    for start, count, dir_class, plain, plain_class in lists.holder[:holders].tolist():
-        names[start : start + int(capacity(dir_class))] += 1
-        entries[plain : plain + int(capacity(plain_class))] += 1
-        for _, run, _, size_class in lists.name[start : start + count].tolist():
-            entries[run : run + int(capacity(size_class))] += 1
+    room = capacities(lists.holder[:holders])
+    for (start, count, _, plain, _), (_, _, dir_room, _, plain_room) in zip(
+        lists.holder[:holders].tolist(), room.tolist(), strict=True
+    ):
+        names[start : start + dir_room] += 1
+        entries[plain : plain + plain_room] += 1
+        directory = lists.name[start : start + count]
+        list_room = capacities(directory[:, LIST_CLASS]).tolist()
+        for run, size in zip(directory[:, LIST].tolist(), list_room, strict=True):
+            entries[run : run + size] += 1
     assert int(entries.max(initial=0)) <= 1, "two lists share entries"
     assert int(names.max(initial=0)) <= 1, "two directories share names"
     free = free_items(lists.heap, lists.slot)

@@ -18,7 +18,7 @@ from nearcast.kernels import quadtree, sorted_lists
 __all__ = ["BEQTree"]
 
 #: Events a leaf holds before it is split; the best of the sweep in docs/indexes/beq-tree.md.
-E_MAX = 1024
+E_MAX = 2048
 #: Batches from this size on are sorted as a whole.
 _BULK = 64
 _MOST_ENTRIES = 2**31 - 1

@@ -7,7 +7,7 @@ import numpy as np
 from nearcast.index.beq_tree.kernels import Tree
 from nearcast.index.events import LiveEvents
 from nearcast.kernels.quadtree import CHILD, COUNT, LEAF, ROOT, RUN, TOP, USED, X, Y
-from nearcast.kernels.sorted_lists import PLAIN, check_runs, entries_of, lists_of
+from nearcast.kernels.sorted_lists import DIR_COUNT, PLAIN, check_runs, entries_of, lists_of
 
 __all__ = ["check_lists"]
 
@@ -21,9 +21,12 @@ def check_lists(tree: Tree, live: LiveEvents) -> None:
     check_runs(tree.lists, used)
     for node in range(used):
         filled = int(q.node[node, CHILD]) == LEAF and int(q.node[node, COUNT]) > 0
-        expected = _expected(tree, live, node) if filled else {}
+        if not filled:
+            assert int(tree.lists.holder[node, DIR_COUNT]) == 0, "lists without events"
+            continue
+        expected = _expected(tree, live, node)
         assert lists_of(tree.lists, node) == expected, "lists and events disagree"
-        if filled and node >= ROOT:
+        if node >= ROOT:
             run, size = int(tree.lists.holder[node, PLAIN]), int(q.node[node, COUNT])
             assert entries_of(tree.lists, run, size) == _distances(tree, node)
 

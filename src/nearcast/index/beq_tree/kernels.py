@@ -78,6 +78,8 @@ from nearcast.kernels.sorted_lists import (
     sort_entries,
 )
 
+#: No more room, as a plain integer: a literal would make numba compile callees once more.
+NONE = np.int64(0)
 #: Entries of `Tree.need`: the room that was missing, and the most slots a leaf ever had.
 NEED_SLOTS, NEED_ENTRIES, NEED_NAMES, LARGEST = range(4)
 
@@ -174,7 +176,7 @@ def _add_to_leaf(tree, live, node, row, x, y, new):
 
 @kernel
 def _cover(tree, x, y):
-    """Let the root cover a place, if it may."""
+    """Let the root cover a place, if it may (NaN is no place)."""
     _, q, ls = tree
     if covers(q, x, y) or not reachable(x, y):
         return
@@ -190,14 +192,14 @@ def _cover(tree, x, y):
 
 @kernel
 def cover_box(tree, xmin, ymin, xmax, ymax):
-    """Let the root cover a box before many points come; False if room for it is missing."""
-    if _lacks(tree, 0, 2 * tree.cells.node[ROOT, COUNT] + 8, 0):
+    """Let the root cover a box before many points come; False if room for it is missing.
+
+    A box of NaN is nowhere.
+    """
+    if _lacks(tree, NONE, 2 * tree.cells.node[ROOT, COUNT] + 8, NONE):
         return False
-    if not np.isnan(xmin):
-        _cover(tree, xmin, ymin)
-        _cover(tree, xmax, ymax)
-        _cover(tree, xmin, ymax)
-        _cover(tree, xmax, ymin)
+    for i in range(4):
+        _cover(tree, xmax if i & 1 else xmin, ymax if i & 2 else ymin)
     return True
 
 
@@ -215,32 +217,26 @@ def _split_leaf(tree, node):
 
 
 @kernel
-def _add(tree, live, row, most):
-    """Add one event; False if room is missing."""
-    _, q, ls = tree
-    x, y = location_of(live, row)
-    if _lacks(tree, 0, 2 * q.node[ROOT, COUNT] + 8, 0):
-        return False
-    if not (np.isnan(x) or np.isnan(y)):
-        _cover(tree, x, y)
-    node = leaf_at(q, x, y)
-    while must_split(q, node, most, x, y):
-        entries, names = deal_room(ls, node, q.node[node, COUNT])
-        if _lacks(tree, split_room(q, node), entries, names):
-            return False
-        _split_leaf(tree, node)
-        node = leaf_at(q, x, y)
-    entries, new = _room_in_leaf(tree, live, node, row)
-    if _lacks(tree, slot_room(q, node), entries, name_room(ls, node, new)):
-        return False
-    _add_to_leaf(tree, live, node, row, x, y, new)
-    return True
-
-
-@kernel
 def add(tree, live, rows, at, most):
     """Add rows[at:] one by one; returns how far it came before room was missing."""
-    while at < rows.size and _add(tree, live, rows[at], most):
+    _, q, ls = tree
+    while at < rows.size:
+        row = rows[at]
+        x, y = location_of(live, row)
+        if _lacks(tree, NONE, 2 * q.node[ROOT, COUNT] + 8, NONE):
+            return at
+        _cover(tree, x, y)
+        node = leaf_at(q, x, y)
+        while must_split(q, node, most, x, y):
+            entries, names = deal_room(ls, node, q.node[node, COUNT])
+            if _lacks(tree, split_room(q, node), entries, names):
+                return at
+            _split_leaf(tree, node)
+            node = leaf_at(q, x, y)
+        entries, new = _room_in_leaf(tree, live, node, row)
+        if _lacks(tree, slot_room(q, node), entries, name_room(ls, node, new)):
+            return at
+        _add_to_leaf(tree, live, node, row, x, y, new)
         at += 1
     return at
 
@@ -317,7 +313,7 @@ def build(tree, live, rows, x, y, jobs, waiting, most):
         low = jobs[waiting - 1, 1]
         high = jobs[waiting - 1, 2]
         if high - low > most and may_split(q, node) and _differ(x, y, low, high):
-            if _lacks(tree, 0, 0, 0):
+            if _lacks(tree, NONE, NONE, NONE):
                 return waiting
             waiting = _divide(q, node, rows, x, y, jobs, waiting - 1)
         else:
@@ -441,28 +437,24 @@ def _attributes(live, rows, number):
 @kernel
 def remove(tree, live, rows):
     """Forget rows; those that are not there are no error."""
-    where = tree.cells.where
-    for i in range(rows.size):
-        if rows[i] < where.shape[0] and where[rows[i], IN_LEAF] >= 0:
-            _remove(tree, live, rows[i])
-
-
-@kernel
-def _remove(tree, live, row):
     _, q, ls = tree
-    node = np.int64(q.where[row, IN_LEAF])
-    slot = np.int64(q.where[row, IN_SLOT])
-    start = live.start[row]
-    for k in range(start, start + live.count[row]):
-        if _listed(live.attr[k], live.value[k]):
-            delete(ls, node, live.attr[k], live.value[k], slot)
-    if node >= ROOT:
-        place = q.node[node, RUN] + slot
-        far = _distance2(q, node, q.slot_at[place, X], q.slot_at[place, Y])
-        delete_plain(ls, node, q.node[node, COUNT], far, slot)
-    drop_point(q, row)
-    if q.node[node, COUNT] == 0:
-        merge_empty(q, node)
+    for i in range(rows.size):
+        row = rows[i]
+        if row >= q.where.shape[0] or q.where[row, IN_LEAF] < 0:
+            continue
+        node = np.int64(q.where[row, IN_LEAF])
+        slot = np.int64(q.where[row, IN_SLOT])
+        start = live.start[row]
+        for k in range(start, start + live.count[row]):
+            if _listed(live.attr[k], live.value[k]):
+                delete(ls, node, live.attr[k], live.value[k], slot)
+        if node >= ROOT:
+            place = q.node[node, RUN] + slot
+            far = _distance2(q, node, q.slot_at[place, X], q.slot_at[place, Y])
+            delete_plain(ls, node, q.node[node, COUNT], far, slot)
+        drop_point(q, row)
+        if q.node[node, COUNT] == 0:
+            merge_empty(q, node)
 
 
 # --- matching ---------------------------------------------------------------------------------

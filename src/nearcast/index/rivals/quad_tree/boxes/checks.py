@@ -8,7 +8,7 @@ from nearcast.index.clauses import Clauses
 from nearcast.index.rivals.quad_tree.boxes import kernels
 from nearcast.index.rivals.quad_tree.boxes.kernels import Boxes
 from nearcast.kernels.quadtree import BEYOND, LEAF, NOWHERE, ROOT, UNUSED
-from nearcast.kernels.runs import capacity, free_items
+from nearcast.kernels.runs import capacities, free_items
 
 __all__ = ["check_boxes"]
 
@@ -44,7 +44,7 @@ def check_boxes(b: Boxes, table: Clauses) -> None:
         (b.cover_heap, b.cover_row, kernels.COVER_CLASS),
         (b.part_heap, b.part_row, kernels.PART_CLASS),
     ):
-        taken = sum(int(capacity(int(c))) for c in b.node[:used, column])
+        taken = int(capacities(b.node[:used, column]).sum())
         assert taken + free_items(heap, link) == int(heap[0]), "places leak"
 
 

@@ -39,7 +39,7 @@ from nearcast.kernels.rows import event_satisfies, grow
 
 @kernel
 def _cover(q, x, y):
-    """Let the root cover a place, if it may."""
+    """Let the root cover a place, if it may (NaN is no place)."""
     if covers(q, x, y) or not reachable(x, y):
         return
     if q.node[ROOT, CHILD] == LEAF:
@@ -51,7 +51,7 @@ def _cover(q, x, y):
 @kernel
 def cover_box(q, xmin, ymin, xmax, ymax):
     """Let the root cover a box before many points come; NaN for none."""
-    if q.node[ROOT, CHILD] == LEAF and not np.isnan(xmin):
+    if q.node[ROOT, CHILD] == LEAF:
         _cover(q, xmin, ymin)
         _cover(q, xmax, ymax)
 
@@ -70,8 +70,7 @@ def add(q, live, rows, at, most, need):
         slots = np.int64(0)
         if _lacks(q, need, slots):
             return at
-        if not (np.isnan(x) or np.isnan(y)):
-            _cover(q, x, y)
+        _cover(q, x, y)
         node = np.int64(leaf_at(q, x, y))
         while must_split(q, node, most, x, y):
             if _lacks(q, need, split_room(q, node)):
