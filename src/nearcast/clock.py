@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from time import time_ns
 from typing import TypeAlias
 
 from nearcast.errors import ValidationError
 
 __all__ = [
+    "EARLIEST",
     "FOREVER",
+    "LATEST",
     "NEVER",
     "Micros",
     "Time",
@@ -38,8 +41,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )
-_EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+#: The first and the last instant that a datetime, and so RFC 3339, can name.
+EARLIEST: Micros = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LATEST: Micros = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def to_micros(value: object, field: str = "time") -> Micros:
@@ -48,12 +52,13 @@ def to_micros(value: object, field: str = "time") -> Micros:
     >>> to_micros("1970-01-01T00:00:01.5Z")
     1500000
     """
-    if isinstance(value, bool):
-        raise ValidationError(field, value, "give an aware datetime, RFC 3339 text or microseconds")
-    if isinstance(value, int):
-        if not _EARLIEST <= value <= _LATEST:
-            raise ValidationError(field, value, "microseconds must fall in the years 1 to 9999")
-        return value
+    micros = _micros(value, field)
+    if not EARLIEST <= micros <= LATEST:
+        raise ValidationError(field, value, "a time falls in the years 1 to 9999 of UTC")
+    return micros
+
+
+def _micros(value: object, field: str) -> Micros:
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise ValidationError(
@@ -62,6 +67,10 @@ def to_micros(value: object, field: str = "time") -> Micros:
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, str):
         return _parse(value, field)
+    if isinstance(value, bool):
+        raise ValidationError(field, value, "give an aware datetime, RFC 3339 text or microseconds")
+    if isinstance(value, Integral):  # NumPy's, too
+        return int(value)
     raise ValidationError(field, value, "give an aware datetime, RFC 3339 text or microseconds")
 
 

@@ -53,6 +53,19 @@ def _shown(value: object, limit: int = 80) -> str:
 class NearcastError(Exception):
     """The root of the tree: catch this to catch all of them."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by message and data: an error crosses processes whatever it is made from."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(
+    kind: type[NearcastError], args: tuple[object, ...], data: dict[str, object]
+) -> NearcastError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(data)
+    return error
+
 
 class ValidationError(NearcastError, ValueError):
     """A value that cannot be accepted: names the field, the value and the remedy."""

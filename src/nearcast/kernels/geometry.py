@@ -29,6 +29,8 @@ EARTH_RADIUS_M = 6_371_008.8
 
 # Shewchuk's bound for the float filter of a 2-D orientation: (3 + 16 ε) ε, ε = 2⁻⁵³.
 _ORIENT_BOUND = (3.0 + 16.0 * 2.0**-53) * 2.0**-53
+_LARGE, _SMALL = 1e140, 1e-100  # products of such numbers, and their errors, stay in float64
+_SHRINK, _STRETCH = 2.0**-540, 2.0**540
 _SPLITTER = 134217729.0  # 2²⁷ + 1, halves a float64 for an exact product
 
 
@@ -89,6 +91,10 @@ def _sign_of_sum(terms, n):
 @kernel
 def _orient_exact(ax, ay, bx, by, cx, cy):
     """The sign of the orientation as an exact sum of six products."""
+    top = max(max(abs(ax), abs(ay)), max(max(abs(bx), abs(by)), max(abs(cx), abs(cy))))
+    if top > _LARGE or top < _SMALL:
+        s = _SHRINK if top > _LARGE else _STRETCH
+        ax, ay, bx, by, cx, cy = ax * s, ay * s, bx * s, by * s, cx * s, cy * s
     terms = np.empty(12)
     n = _add_product(terms, 0, ax, by)
     n = _add_product(terms, n, -ax, cy)
@@ -121,6 +127,14 @@ def within(x1, y1, x2, y2, radius, globe):
     """Whether two points are at most `radius` apart; exact on a plane."""
     if globe:
         return haversine_m(x1, y1, x2, y2) <= radius
+    top = max(max(abs(x2 - x1), abs(y2 - y1)), radius)
+    if top > _LARGE or (top < _SMALL and top > 0.0):
+        # Squares would overflow or vanish. What has no distance along an axis is moved to 0
+        # there, or stretching could overflow; the rest is of the size of its differences.
+        s = _SHRINK if top > _LARGE else _STRETCH
+        x1, x2 = (0.0, 0.0) if x1 == x2 else (x1 * s, x2 * s)
+        y1, y2 = (0.0, 0.0) if y1 == y2 else (y1 * s, y2 * s)
+        radius = radius * s
     square = (x2 - x1) * (x2 - x1) + (y2 - y1) * (y2 - y1)
     limit = radius * radius
     slack = 1e-15 * (square + limit)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.clock import FOREVER, NEVER
+from nearcast.clock import EARLIEST, FOREVER, LATEST, NEVER
 from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.index.clauses import ClauseBatch, Extra
 from nearcast.index.events import EventBatch
@@ -26,7 +26,7 @@ from nearcast.matcher.encode import (
     encode_event,
     encode_subscription,
 )
-from nearcast.matcher.places import cap_bounds_many, square_bounds_many
+from nearcast.matcher.places import cap_bounds_many, shape_floats, square_bounds_many
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Point, Polygon, Space
 from nearcast.model.schema import Schema
@@ -38,7 +38,9 @@ __all__ = [
     "SubscriptionDraft",
     "encode_events",
     "encode_subscriptions",
+    "extra_bytes",
     "is_arrow",
+    "listed",
 ]
 
 F8: TypeAlias = npt.NDArray[np.float64]
@@ -52,6 +54,21 @@ _MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
 def is_arrow(value: object) -> bool:
     """Whether this is an Arrow table or record batch (without importing pyarrow to ask)."""
     return type(value).__module__.startswith("pyarrow") and hasattr(value, "schema")
+
+
+def listed(given: Any, kind: type[Event] | type[Subscription]) -> Any:
+    """An Arrow table as it is, anything else as a list; one value is a list of one.
+
+    Called before a lock is taken: what an iterable does is not ours to know.
+    """
+    if is_arrow(given):
+        return given
+    if isinstance(given, kind):
+        return [given]
+    if not isinstance(given, Iterable):
+        name = kind.__name__.lower()
+        raise ValidationError(f"{name}s", given, f"give {kind.__name__} objects or an Arrow table")
+    return list(given)
 
 
 # --- subscriptions ------------------------------------------------------------
@@ -70,7 +87,15 @@ class SubscriptionDraft:
         """Bytes this will take in the stores."""
         predicates = int(self.clauses.attr.size)
         words = 0 if self.clauses.word is None else int(self.clauses.word.size)
-        return 60 * self.clauses.size + 18 * predicates + 4 * words + int(self.id_data.size)
+        circles = 0 if self.clauses.circle is None else 64 * self.clauses.size
+        extras = sum(extra_bytes(extra) for extra in self.clauses.extras.values())
+        rows = 60 * self.clauses.size + 18 * predicates + 4 * words + circles + extras
+        return rows + int(self.id_data.size) + 25 * int(self.expires.size)
+
+
+def extra_bytes(extra: Extra) -> int:
+    """Bytes that the words and shapes of a clause take in the store, roughly."""
+    return 24 + 4 * len(extra.words) + 8 * sum(2 + len(floats) for _, floats in extra.shapes)
 
 
 def encode_subscriptions(
@@ -86,7 +111,7 @@ def encode_subscriptions(
             by_hand |= _valid(table, name)
     intervals = _intervals(table, schema)
     words = _words(table, schema, intern=True)
-    by_hand |= intervals.bad | _bad_ids(table)
+    by_hand |= intervals.bad | _bad_ids(table) | _bad_times(table, "expires")
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
 
     offsets, attr, low, high = intervals.offsets, intervals.attr, intervals.low, intervals.high
@@ -274,16 +299,20 @@ class EventDraft:
 
     def bytes_needed(self) -> int:
         """Bytes these will take in the stores."""
-        return 80 * self.size + 12 * int(self.batch.attr.size) + 4 * int(self.batch.word.size)
+        offsets, _ = self.id_bytes()
+        shapes = sum(
+            len(shape_floats(event.location)[1]) for _, event, _ in self.extended if event.location
+        )
+        ids = 25 * self.size + int(offsets[-1] - offsets[0])
+        values = 12 * int(self.batch.attr.size) + 4 * int(self.batch.word.size)
+        return 80 * self.size + ids + values + 300 * len(self.extended) + 60 * shapes
 
 
 def encode_events(events: Any, schema: Schema, space: Space, *, intern: bool) -> EventDraft:
-    """Events or a table of them in the schema's codes; BatchError for the first bad one."""
+    """Events (see `listed`) in the schema's codes; BatchError for the first bad one."""
     if is_arrow(events):
         return _encode_event_table(events, schema, space, intern)
-    return _encode_event_list(
-        [events] if isinstance(events, Event) else list(events), schema, space, intern
-    )
+    return _encode_event_list(events, schema, space, intern)
 
 
 def _encode_event_list(
@@ -316,7 +345,7 @@ def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) 
     from nearcast.model.codec import check_event_columns, events_from_arrow
 
     table = check_event_columns(table).combine_chunks()
-    if _needs_objects(table, space):
+    if _needs_objects(table, space) or (intern and _has_nan(table)):
         return _encode_event_list(events_from_arrow(table), schema, space, intern)
     columns, values = _attribute_columns(table, schema, intern)
     if _any_valid(table, ["lon"]).any():
@@ -350,6 +379,8 @@ def _needs_objects(table: Any, space: Space) -> bool:
             return True
     if _bad_ids(table).any():
         return True
+    if any(_bad_times(table, name).any() for name in ("start", "end", "expires")):
+        return True
     start, end, expires = (_times(table, name, NEVER) for name in ("start", "end", "expires"))
     if ((end < start) & (end != NEVER)).any() or ((expires < start) & (expires != NEVER)).any():
         return True
@@ -362,6 +393,17 @@ def _needs_objects(table: Any, space: Space) -> bool:
     if space == "globe":
         fine &= (abs(x) <= 180) & (abs(y) <= 90)
     return not bool(fine.all())
+
+
+def _has_nan(table: Any) -> bool:
+    """Whether some attribute is NaN: it is there, unlike null, though no interval holds it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "attributes" not in table.column_names:
+        return False
+    numbers = (c for c in _column(table, "attributes").flatten() if pa.types.is_floating(c.type))
+    return any(pc.any(pc.is_nan(column)).as_py() for column in numbers)
 
 
 def _attribute_columns(table: Any, schema: Schema, intern: bool) -> tuple[list[int], list[F8]]:
@@ -508,6 +550,12 @@ def _times(table: Any, name: str, missing: int) -> I8:
     micros = _column(table, name).cast(pa.int64()).fill_null(missing)
     times: I8 = micros.to_numpy(zero_copy_only=False)
     return times
+
+
+def _bad_times(table: Any, name: str) -> Flags:
+    """Rows with a time that no datetime can name."""
+    times = _times(table, name, EARLIEST)
+    return (times < EARLIEST) | (times > LATEST)
 
 
 def _dictionary(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[Any]]:

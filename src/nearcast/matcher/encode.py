@@ -67,6 +67,9 @@ def fixed_region(
             raise ValidationError(
                 "region", region, "Around follows a subscriber: say where with at=Point(…)"
             )
+        if not isinstance(at, Point):
+            raise ValidationError("at", at, "give a Point")
+        check_space(at, space, "at")
         region = Circle(at.x, at.y, region.radius_m)
     if region is not None:
         check_space(region, space, "region")
@@ -74,16 +77,42 @@ def fixed_region(
 
 
 def encode_subscription(
-    subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
+    subscription: Subscription,
+    schema: Schema,
+    space: Space,
+    at: Point | None = None,
+    *,
+    intern: bool = True,
 ) -> list[EncodedClause]:
-    """The rows of a subscription: one a clause, two where its region crosses the antimeridian."""
+    """The rows of a subscription: one a clause, two where its region crosses the antimeridian.
+
+    Without `intern` the schema stays as it is, and clauses are left out that ask for a
+    name, string or word it does not have: nothing encoded so far can satisfy them.
+    """
     region = fixed_region(subscription, at, space)
     regions = () if region is None else (region,)
     rows: list[EncodedClause] = []
     for clause in subscription.filter.clauses:
         _check_clause(clause, space)
-        rows += _encode_clause(clause, subscription.keywords, regions, schema, space)
+        words = subscription.keywords | clause.words
+        if intern or _is_known(clause, words, schema):
+            rows += _encode_clause(clause, words, regions, schema, space, intern)
     return rows
+
+
+def _is_known(clause: Clause, words: frozenset[str], schema: Schema) -> bool:
+    """Whether the schema has every name, string and word that a clause asks for."""
+    numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
+    return (
+        words <= schema.words.keys()
+        and all(interval.attribute in numbers for interval in clause.intervals)
+        and all(
+            equal.attribute in flags
+            if isinstance(equal.value, bool)
+            else equal.attribute in texts and equal.value in schema.strings
+            for equal in clause.equals
+        )
+    )
 
 
 def _check_clause(clause: Clause, space: Space) -> None:
@@ -98,15 +127,17 @@ def _check_clause(clause: Clause, space: Space) -> None:
 
 def _encode_clause(
     clause: Clause,
-    keywords: frozenset[str],
+    words: frozenset[str],
     regions: Sequence[Circle | Box | Polygon],
     schema: Schema,
     space: Space,
+    learn: bool,
 ) -> list[EncodedClause]:
     predicates = []
     for interval in clause.intervals:
         column = schema.column(interval.attribute, "number")
-        schema.learn(column, interval.low, interval.high)
+        if learn:
+            schema.learn(column, interval.low, interval.high)
         share = schema.fraction(column, interval.low, interval.high)
         predicates.append((share, column, interval.low, interval.high))
     for equal in clause.equals:
@@ -121,7 +152,6 @@ def _encode_clause(
     low = [p[2] for p in predicates]
     high = [p[3] for p in predicates]
 
-    words = keywords | clause.words if clause.words else keywords
     codes = [schema.word(word) for word in words]
     every = (*regions, *clause.regions)
     shapes = () if len(every) == 1 and isinstance(every[0], Box) else every
@@ -133,8 +163,9 @@ def _encode_clause(
     boxes = min((index_boxes(r, space) for r in every), key=_area)
     rows = []
     for xmin, ymin, xmax, ymax in boxes:
-        schema.learn(X, xmin, xmax)
-        schema.learn(Y, ymin, ymax)
+        if learn:
+            schema.learn(X, xmin, xmax)
+            schema.learn(Y, ymin, ymax)
         rows.append(EncodedClause([X, Y, *attr], [xmin, ymin, *low], [xmax, ymax, *high], extra))
     return rows
 

@@ -128,6 +128,7 @@ def _place_checks(
     if (
         place is not None
         and place.kind == geometry.POINT
+        and all(shape_meets(kind, floats, place) for kind, floats in shapes)
         and not shape_meets(geometry.BOX, box, place)
     ):
         # The row stands for one part of a region cut at the antimeridian: its box decides.
@@ -180,8 +181,8 @@ def _predicate_checks(
             found = f"the event has {value!r}"
             held = _type_of(value) == type_
             if held:
-                code = float(schema.strings.get(value, -1)) if isinstance(value, str) else value
-                held = low <= code <= high
+                code = schema.strings.get(value, -1) if isinstance(value, str) else value
+                held = low <= float(code) <= high
             else:
                 found += f", a {_type_of(value)}"
         yield Check(_interval_text(name, type_, low, high, schema), held, found)

@@ -9,6 +9,7 @@ without a test until enough of them make a new packing worth while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class RowTree:
         self._rows = np.empty(0, np.int32)
         self._tree: Any = None
         self._changed: set[int] = set()
+        self._packing = Lock()
 
     def touch(self, rows: Iterable[int]) -> None:
         """Say that rows were added, removed or given other boxes."""
@@ -45,10 +47,11 @@ class RowTree:
         """Rows of which a box may meet one of these: none missed, some too many."""
         import shapely
 
-        if self._tree is None or len(self._changed) > max(_FEW, self._rows.size // 8):
-            self._rows, corners = self._current()
-            self._tree = shapely.STRtree(shapely.box(*corners.T))
-            self._changed.clear()
+        with self._packing:  # several readers may come at once; one packs for all
+            if self._tree is None or len(self._changed) > max(_FEW, self._rows.size // 8):
+                self._rows, corners = self._current()
+                self._tree = shapely.STRtree(shapely.box(*corners.T))
+                self._changed.clear()
         areas = shapely.box(*np.array(boxes).T)
         _, hits = self._tree.query(areas)
         found = np.unique(self._rows[hits])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,7 +36,7 @@ from nearcast.matcher.lock import ReadWriteLock
 from nearcast.matcher.places import search_boxes, shape_floats
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
 from nearcast.model.events import Event
-from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space
+from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 
@@ -76,6 +77,12 @@ class Matcher:
     ) -> None:
         if space not in SPACES:
             raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+        if not isinstance(index, str):
+            raise ValidationError("index", index, "give a name, such as 'auto'")
+        if schema is not None and not isinstance(schema, Schema):
+            raise ValidationError("schema", schema, "give a Schema, or None for a new one")
+        _check_positive("max_bytes", max_bytes)
+        _check_positive("threads", threads)
         self.entry = registry.entry(index)
         self.space: Space = space
         self.schema = Schema() if schema is None else schema
@@ -101,7 +108,11 @@ class Matcher:
         return len(self._standing.ids)
 
     def __contains__(self, subscription_id: object) -> bool:
-        return isinstance(subscription_id, str) and self._standing.ids.get(subscription_id) >= 0
+        with self._lock.read():
+            return isinstance(subscription_id, str) and self._known(subscription_id)
+
+    def _known(self, subscription_id: str) -> bool:
+        return self._standing.ids.get(subscription_id) >= 0
 
     @property
     def event_count(self) -> int:
@@ -118,14 +129,14 @@ class Matcher:
         the subscriber of `Around` regions is.
         """
         registry.require(self.entry.name, subscriptions=True)
-        if bulk.is_arrow(subscriptions):
-            self._add_table(subscriptions, at)
-            return
-        given = [subscriptions] if isinstance(subscriptions, Subscription) else subscriptions
-        self._add_objects(list(given), at)
+        given = bulk.listed(subscriptions, Subscription)
+        if bulk.is_arrow(given):
+            self._add_table(given, at)
+        else:
+            self._add_objects(given, at)
 
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
-        with self._lock.write():
+        with self._changing():
             encoded = self._encode_all(subscriptions, at)
             self._check_room(_clause_bytes(clause for clauses in encoded for clause in clauses))
             rows: list[Rows] = []
@@ -144,7 +155,7 @@ class Matcher:
             try:
                 if not isinstance(subscription, Subscription):
                     raise ValidationError("subscription", subscription, "give a Subscription")
-                if subscription.id in seen or subscription.id in self:
+                if subscription.id in seen or self._known(subscription.id):
                     raise DuplicateIdError(
                         "subscription", subscription.id, "use update_subscription to replace it"
                     )
@@ -155,7 +166,7 @@ class Matcher:
         return encoded
 
     def _add_table(self, table: Any, at: Point | None) -> None:
-        with self._lock.write():
+        with self._changing():
             draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
             self._check_room(draft.bytes_needed())
             slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
@@ -171,13 +182,27 @@ class Matcher:
 
     def update_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
         """Replace a subscription, or move one whose region is `Around`; raises UnknownIdError."""
-        with self._lock.write():
+        _check_type("subscription", subscription, Subscription)
+        with self._changing():
             slot = self._standing.ids.find(subscription.id)
             clauses = encode_subscription(subscription, self.schema, self.space, at)
-            self.index.remove_clauses(np.array(self._standing.rows_of(slot), np.int32))
+            old = self._standing.rows_of(slot)
+            self._check_room(_clause_bytes(clauses) - self._stored_bytes(old))
+            self.index.remove_clauses(np.array(old, np.int32))
             self._standing.remove(slot)
             rows = self._standing.add(subscription.id, subscription.expires, clauses)
             self.index.add_clauses(rows)
+
+    def _stored_bytes(self, rows: list[int]) -> int:
+        """What `_clause_bytes` was for these rows when they were added."""
+        store = self._standing.store
+        total = 0
+        for row in rows:
+            total += 80 + 18 * int(store.table.count[row])
+            if store.table.extra[row] >= 0:
+                floats = sum(2 + shape[1].size for shape in store.shapes(row))
+                total += 24 + 4 * int(store.words(row).size) + 8 * floats
+        return total
 
     # -- event matching --------------------------------------------------------
 
@@ -192,8 +217,7 @@ class Matcher:
     def match_report(self, event: Event, now: Time | None = None) -> tuple[list[str], MatchReport]:
         """`match_event` with a count of the work it was."""
         registry.require(self.entry.name, subscriptions=True)
-        if not isinstance(event, Event):
-            raise ValidationError("event", event, "give an Event")
+        _check_type("event", event, Event)
         moment = event.end if now is None else to_micros(now, "now")
         counters = new_counters()
         with self._reading():
@@ -219,8 +243,9 @@ class Matcher:
 
         registry.require(self.entry.name, subscriptions=True)
         moment = None if now is None else to_micros(now, "now")
+        given = bulk.listed(events, Event)
         with self._reading():
-            draft = bulk.encode_events(events, self.schema, self.space, intern=False)
+            draft = bulk.encode_events(given, self.schema, self.space, intern=False)
             nows = draft.ends if moment is None else np.full(draft.size, moment, np.int64)
             pairs = self._parallel(draft.batch, nows, draft.view)
             for at, event, encoded in draft.extended:
@@ -340,8 +365,9 @@ class Matcher:
     def add_events(self, events: Events) -> None:
         """Make events live, all or none of them."""
         registry.require(self.entry.name, events=True)
-        with self._lock.write():
-            draft = bulk.encode_events(events, self.schema, self.space, intern=True)
+        given = bulk.listed(events, Event)
+        with self._changing():
+            draft = bulk.encode_events(given, self.schema, self.space, intern=True)
             self._check_room(draft.bytes_needed())
             offsets, data = draft.id_bytes()
             if not draft.extended:
@@ -369,12 +395,9 @@ class Matcher:
     def remove_event(self, id: str) -> None:
         """Forget a live event; raises UnknownIdError."""
         with self._lock.write():
-            self._remove_event_slot(self._live.ids.find(id))
-
-    def _remove_event_slot(self, slot: int) -> None:
-        if self.entry.events is not None:
+            slot = self._live.ids.find(id)
             self.index.remove_events(np.array([self._live.row_of(slot)], np.int32))
-        self._live.remove(slot)
+            self._live.remove(slot)
 
     def match_subscription(
         self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
@@ -384,12 +407,11 @@ class Matcher:
         An event is live while `now < expires`; without `now` nothing has expired.
         """
         registry.require(self.entry.name, events=True)
+        _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
-        with self._lock.write():
-            # Encoding enters the subscription's names in the schema, and a match may drop
-            # what has expired: both are changes.
+        with self._lock.write():  # a match may drop what has expired, and that is a change
             query = Standing()
-            clauses = encode_subscription(subscription, self.schema, self.space, at)
+            clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
             if subscription.expires is not None and subscription.expires <= moment:
                 return []
             rows = query.add(subscription.id, None, clauses)
@@ -459,21 +481,28 @@ class Matcher:
             due[standing.ids.free_slots()] = False
             over = np.flatnonzero(due).astype(np.int32)
             subscriptions = sorted(standing.ids.ids_of(over))
+            rows = [row for slot in over.tolist() for row in standing.rows_of(slot)]
+            if rows:
+                self.index.remove_clauses(np.array(rows, np.int32))
             for slot in over.tolist():
-                self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
                 standing.remove(slot)
-            rows = live.store.live_rows()
-            rows = rows[live.store.table.expires[rows] <= moment]
-            slots = live.store.table.slot[rows]
+            gone = live.store.live_rows()
+            gone = gone[live.store.table.expires[gone] <= moment]
+            slots = live.store.table.slot[gone]
             events = sorted(live.ids.ids_of(slots))
+            if gone.size:
+                self.index.remove_events(gone.astype(np.int32))
             for slot in slots.tolist():
-                self._remove_event_slot(slot)
+                live.remove(slot)
         return subscriptions, events
 
     # -- looking inside --------------------------------------------------------
 
     def explain(self, subscription_id: str, event: Event, now: Time | None = None) -> Explanation:
         """Which clause and predicate decided, readable with `str`."""
+        _check_type("event", event, Event)
+        if event.location is not None:
+            check_space(event.location, self.space, "location")
         moment = event.end if now is None else to_micros(now, "now")
         with self._lock.read():
             slot = self._standing.ids.find(subscription_id)
@@ -491,6 +520,10 @@ class Matcher:
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: clauses, regions, ids, index, events, schema, and their total."""
+        with self._lock.read():
+            return self._memory()
+
+    def _memory(self) -> dict[str, int]:
         parts = self._standing.memory()
         parts["index"] = int(self.index.memory_bytes())
         parts["events"] = self._live.memory_bytes()
@@ -500,9 +533,9 @@ class Matcher:
 
     def _check_room(self, wanted: int) -> None:
         """Refuse an addition of `wanted` bytes that would break `max_bytes`."""
-        if self.max_bytes is None:
+        if self.max_bytes is None or wanted <= 0:
             return
-        have = self.memory()
+        have = self._memory()
         stored = have["clauses"] + have["regions"] + have["ids"] + have["events"]
         # The index grows with what it stores; before the first row, as much again is assumed.
         share = have["index"] / stored if stored > 4096 else 1.0
@@ -520,12 +553,29 @@ class Matcher:
             self._live.check_invariants()
             self.index.check_invariants()
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold off everybody; what the schema learnt is forgotten if the change is refused."""
+        with self._lock.write(), self.schema.attempt():
+            yield
+
     def _reading(self) -> Any:
         """Share the lock, unless the index keeps scratch space between calls."""
         capabilities = self.entry.subscriptions
         if capabilities is not None and capabilities.threads:
             return self._lock.read()
         return self._lock.write()
+
+
+def _check_positive(field: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ValidationError(field, value, "give a positive whole number, or None")
+
+
+def _check_type(field: str, value: object, kind: type[Event] | type[Subscription]) -> None:
+    if not isinstance(value, kind):
+        article = "an" if kind is Event else "a"
+        raise ValidationError(field, value, f"give {article} {kind.__name__}")
 
 
 def _joined(first: Pairs, second: Pairs) -> Pairs:
@@ -544,5 +594,5 @@ def _clause_bytes(clauses: Iterable[EncodedClause]) -> int:
     for attr, _, _, extra in clauses:
         total += 80 + 18 * len(attr)
         if extra is not None:
-            total += 24 + 4 * len(extra.words) + 8 * sum(len(s[1]) for s in extra.shapes)
+            total += bulk.extra_bytes(extra)
     return total

@@ -47,7 +47,10 @@ class IdTable:
 
     def get(self, id: str) -> int:
         """The slot of an id, −1 if nobody has it."""
-        data = np.frombuffer(id.encode(), np.uint8)
+        try:
+            data = np.frombuffer(id.encode(), np.uint8)
+        except (AttributeError, UnicodeEncodeError):  # no string, or none that an id can be
+            return -1
         return int(
             strings.find(self._table, self._blob, self._start, self._length, data, 0, data.size)
         )
@@ -73,11 +76,12 @@ class IdTable:
     ) -> npt.NDArray[np.int32]:
         """Slots for many new ids (Arrow's layout), or BatchError and no change."""
         count = offsets.size - 1
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        kept = max(0, len(self._free) - count)
+        reused = self._free[kept:]
         fresh = np.arange(self.slots, self.slots + count - len(reused), dtype=np.int32)
         slots = np.concatenate([np.array(reused, np.int32), fresh])
         total = int(offsets[-1] - offsets[0])
-        self._reserve(self.slots + fresh.size, self._used + total)
+        self._reserve(self.slots + fresh.size, self._used + total)  # what is free stays out
         done = strings.insert_many(
             self._table, self._blob, self._start, self._length, slots, offsets, data, count,
             self._used,
@@ -85,10 +89,10 @@ class IdTable:
         if done < count:
             for slot in slots[:done].tolist():
                 strings.remove(self._table, self._blob, self._start, self._length, slot)
-            self._free += reused
             id = bytes(data[offsets[done] : offsets[done + 1]]).decode()
             raise BatchError(done, DuplicateIdError(self._kind, id, self._taken))
         self._zeros = self._zeros or bool((self._blob[self._used : self._used + total] == 0).any())
+        del self._free[kept:]
         self._used += total
         self.slots += fresh.size
         return slots

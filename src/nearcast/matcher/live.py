@@ -39,6 +39,7 @@ class Standing:
         self._row = np.empty(0, np.int32)
         """The only row of a slot; −1: none; −2: see `_several`."""
         self._several: dict[int, list[int]] = {}
+        self._several_rows = 0
         self.tree = RowTree(self._boxes)
 
     def add(self, id: str, expires: int | None, clauses: Sequence[EncodedClause]) -> Rows:
@@ -60,6 +61,7 @@ class Standing:
         else:
             self._row[slot] = -2
             self._several[slot] = rows
+            self._several_rows += len(rows)
         self.tree.touch(rows)
 
     def add_many(self, slots: I4, expires: I8, batch: ClauseBatch) -> Rows:
@@ -78,6 +80,7 @@ class Standing:
             slot = int(slots[position])
             self._row[slot] = -2
             self._several.setdefault(slot, []).append(row)
+            self._several_rows += 1
         if rows.size > 4096:
             self.tree.forget()
         else:
@@ -97,7 +100,7 @@ class Standing:
         for row in rows:
             self.store.release(row)
         self.tree.touch(rows)
-        self._several.pop(slot, None)
+        self._several_rows -= len(self._several.pop(slot, ()))
         self.ids.remove(slot)
 
     @property
@@ -128,7 +131,7 @@ class Standing:
         t = self.store.table
         regions = sum(int(a.nbytes) for a in (t.shape, t.shape_start, t.shape_count))
         ids = self.ids.memory_bytes() + int(self.expires.nbytes) + int(self._row.nbytes)
-        several = sum(200 + 36 * len(rows) for rows in self._several.values())
+        several = 200 * len(self._several) + 36 * self._several_rows
         return {
             "clauses": self.store.memory_bytes() - regions + several,
             "regions": regions,
@@ -158,6 +161,7 @@ class Live:
         self._row = np.empty(0, np.int32)
         self.extended: dict[int, Box | Polygon] = {}
         """Row → location, where it is not a point."""
+        self._corners = 0
         self.tree = RowTree(self._boxes)
 
     def add(self, event: Event, encoded: EncodedEvent) -> int:
@@ -168,6 +172,7 @@ class Live:
         self._row[slot] = row
         if isinstance(event.location, Box | Polygon):
             self.extended[row] = event.location
+            self._corners += _corners(event.location)
             self.tree.touch([row])
         return row
 
@@ -185,7 +190,9 @@ class Live:
     def remove(self, slot: int) -> None:
         """Free an event's row and its id."""
         row = int(self._row[slot])
-        if self.extended.pop(row, None) is not None:
+        location = self.extended.pop(row, None)
+        if location is not None:
+            self._corners -= _corners(location)
             self.tree.touch([row])
         self.store.release(row)
         self.ids.remove(slot)
@@ -228,8 +235,9 @@ class Live:
         )
 
     def memory_bytes(self) -> int:
-        """Bytes of stores and ids."""
-        return self.store.memory_bytes() + self.ids.memory_bytes() + int(self._row.nbytes)
+        """Bytes of stores, ids and extended locations."""
+        beside = 300 * len(self.extended) + 120 * self._corners
+        return beside + self.store.memory_bytes() + self.ids.memory_bytes() + self._row.nbytes
 
     def check_invariants(self) -> None:
         """Ids and rows agree."""
@@ -237,3 +245,7 @@ class Live:
         self.ids.check_invariants()
         for row in self.store.live_rows().tolist():
             assert self._row[self.store.table.slot[row]] == row
+
+
+def _corners(location: Box | Polygon) -> int:
+    return 4 if isinstance(location, Box) else sum(len(ring) for ring in location.rings)

@@ -41,9 +41,14 @@ class ReadWriteLock:
         """Hold off everybody."""
         with self._changed:
             self._writers_waiting += 1
-            while self._writing or self._readers:
-                self._changed.wait()
-            self._writers_waiting -= 1
+            try:
+                while self._writing or self._readers:
+                    self._changed.wait()
+            except BaseException:  # an interrupt: readers must not wait for this writer
+                self._changed.notify_all()
+                raise
+            finally:
+                self._writers_waiting -= 1
             self._writing = True
         try:
             yield

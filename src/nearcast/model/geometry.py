@@ -36,7 +36,7 @@ GivenRing: TypeAlias = Iterable["Point | Sequence[float]"]
 
 
 def _number(value: object, field: str) -> float:
-    if isinstance(value, bool):
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy's, too
         raise ValidationError(field, value, "give a number")
     if not isinstance(value, int | float):
         try:  # NumPy scalars and the like

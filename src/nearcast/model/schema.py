@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -47,6 +48,7 @@ class Schema:
         self.words: dict[str, int] = {}
         self._string_list: list[str] = []
         self._word_list: list[str] = []
+        self._characters = 0
         self._low = np.full(16, np.inf)
         self._high = np.full(16, -np.inf)
         for name, _ in _PLACE:
@@ -72,6 +74,7 @@ class Schema:
         if code is None:
             code = self.strings[text] = len(self._string_list)
             self._string_list.append(text)
+            self._characters += len(text)
         return code
 
     def word(self, text: str) -> int:
@@ -80,6 +83,7 @@ class Schema:
         if code is None:
             code = self.words[text] = len(self._word_list)
             self._word_list.append(text)
+            self._characters += len(text)
         return code
 
     def string_of(self, code: int) -> str:
@@ -89,6 +93,35 @@ class Schema:
     def word_of(self, code: int) -> str:
         """The word behind a code."""
         return self._word_list[code]
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Forget what was entered and learnt inside if it ends with an error.
+
+        So a refused batch leaves nothing behind, however often it is sent.
+        """
+        sizes = len(self.columns), len(self._string_list), len(self._word_list)
+        low, high = self._low.copy(), self._high.copy()
+        try:
+            yield
+        except BaseException:
+            self._forget(*sizes)
+            self._low[: low.size], self._low[low.size :] = low, np.inf
+            self._high[: high.size], self._high[high.size :] = high, -np.inf
+            raise
+
+    def _forget(self, columns: int, strings: int, words: int) -> None:
+        for name, type_ in self.columns[columns:]:
+            del self.codes[type_][name]
+        del self.columns[columns:]
+        for codes, texts, kept in (
+            (self.strings, self._string_list, strings),
+            (self.words, self._word_list, words),
+        ):
+            for text in texts[kept:]:
+                del codes[text]
+                self._characters -= len(text)
+            del texts[kept:]
 
     # -- domains ---------------------------------------------------------------
 
@@ -193,8 +226,8 @@ class Schema:
 
     def memory_bytes(self) -> int:
         """Roughly the bytes of the tables: strings twice referenced, once stored."""
-        texts: Iterable[str] = (*self._string_list, *self._word_list)
-        return sum(170 + len(text) for text in texts) + 250 * len(self.columns)
+        texts = len(self._string_list) + len(self._word_list)
+        return 170 * texts + self._characters + 250 * len(self.columns)
 
 
 def _check_prefix(what: str, mine: list[Any], theirs: list[Any]) -> None:

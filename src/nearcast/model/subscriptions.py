@@ -33,7 +33,7 @@ class Subscription:
     keywords: frozenset[str]
     region: Region | None
     expires: Micros | None
-    filter: Filter = field(repr=False, compare=False)
+    filter: Filter = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
