@@ -13,7 +13,11 @@ from nearcast.errors import BenchError
 
 __all__ = ["experiment", "names"]
 
-_MODULES = {"ground": "nearcast.bench.experiments.ground"}
+_MODULES = {
+    "event-matching": "nearcast.bench.experiments.event_matching",
+    "ground": "nearcast.bench.experiments.ground",
+    "subscription-matching": "nearcast.bench.experiments.subscription_matching",
+}
 
 
 def names() -> list[str]:

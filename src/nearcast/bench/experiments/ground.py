@@ -13,26 +13,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
+from nearcast.bench.experiments.cases import Case, adding, all_at_once, contenders, one_by_one
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Scalar, Task, Timed, Trial
-from nearcast.bench.truth import sure_events, true_matches
 from nearcast.datasets import Workload, workload
 from nearcast.errors import BenchError
-from nearcast.index import registry
-from nearcast.matcher import Matcher
-from nearcast.model.events import Event
-from nearcast.model.geometry import Point, Space
 
 __all__ = ["EXPERIMENT"]
 
@@ -43,7 +36,6 @@ BATCH = "match a batch of events"
 IMPORT = "import nearcast"
 FIRST_MATCH = "first match"
 
-_PAIR = ["event_id", "subscription_id"]
 _HEAVY = ("numba", "pyarrow", "shapely", "matplotlib", "pandas", "pyspark")
 
 
@@ -58,132 +50,38 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         yield _compiling(index)
 
 
-@dataclass(frozen=True)
-class _Case:
-    """Subscriptions, events to time, and events that some subscription is sure to want."""
-
-    space: Space
-    subscriptions: pa.Table
-    events: pa.Table
-    sure: pa.Table
-
-    @classmethod
-    def draw(cls, source: Workload, rows: int, events: int, seed: int) -> _Case:
-        """The first rows and events of the source; as many sure events, but at most 50."""
-        subscriptions = source.subscription_table(rows).combine_chunks()
-        drawn = source.event_table(events).combine_chunks()
-        sure = sure_events(subscriptions, drawn.slice(0, 50), seed)
-        return cls(source.space, subscriptions, drawn, sure)
-
-    def first(self, events: int) -> _Case:
-        """The same case with fewer events."""
-        return replace(self, events=self.events.slice(0, events))
-
-    @cached_property
-    def truth(self) -> pa.Table:
-        """Who wants the timed events and the sure ones."""
-        return true_matches(self.subscriptions, pa.concat_tables([self.events, self.sure]))
-
-    def filled(self, index: str, threads: int | None = None) -> Matcher:
-        """A matcher with all subscriptions."""
-        matcher = Matcher(index=index, space=self.space, threads=threads)
-        matcher.add_subscriptions(self.subscriptions)
-        return matcher
-
-
 def _bulk(plan: Plan, source: Workload, rows: int) -> Iterator[Trial]:
     """Adding and matching, with the same subscriptions and the same truth."""
-    case = _Case.draw(source, rows, plan.number("batch"), plan.seed)
+    case = Case.draw(source, rows, plan.number("batch"), plan.seed)
+    indexes = plan.texts("indexes")
     few = case.first(plan.number("events"))
     point: dict[str, Scalar] = {"workload": source.name, "subscriptions": rows}
     yield Trial(
         ADD_ARROW,
-        _contenders(plan, partial(_add, few, few.subscriptions)),
+        contenders(indexes, partial(adding, few, few.subscriptions)),
         lambda: few.truth,
         point,
         rows,
         "subscription",
     )
-    one = _contenders(plan, partial(_one_by_one, few))
+    one = contenders(indexes, partial(one_by_one, few, few.filled))
     yield Trial(ONE_EVENT, one, lambda: few.truth, point, few.events.num_rows, "event")
-    many = _contenders(plan, partial(_all_at_once, case))
-    many += _contenders(plan, partial(_all_at_once, case, threads=1), ", one core")
+    many = contenders(indexes, partial(all_at_once, case, case.filled))
+    many += contenders(indexes, partial(all_at_once, case, case.filled, threads=1), ", one core")
     yield Trial(BATCH, many, lambda: case.truth, point, case.events.num_rows, "event")
 
 
-def _contenders(
-    plan: Plan, opened: Callable[[str], Task], suffix: str = ""
-) -> tuple[Contender, ...]:
-    """Every index of the plan; approximate ones are marked as such."""
-    return tuple(
-        Contender(index + suffix, partial(opened, index), registry.entry(index).approximate)
-        for index in plan.texts("indexes")
-    )
-
-
 def _texts(plan: Plan, source: Workload) -> Trial:
-    case = _Case.draw(source, plan.number("texts"), plan.number("events"), plan.seed)
+    case = Case.draw(source, plan.number("texts"), plan.number("events"), plan.seed)
     rows = case.subscriptions.num_rows
     return Trial(
         ADD_TEXT,
-        _contenders(plan, partial(_add, case, _as_text(case.subscriptions))),
+        contenders(plan.texts("indexes"), partial(adding, case, _as_text(case.subscriptions))),
         lambda: case.truth,
         {"workload": source.name, "subscriptions": rows},
         rows,
         "subscription",
     )
-
-
-def _add(case: _Case, subscriptions: pa.Table, index: str) -> Task:
-    """Fill a fresh matcher in every repetition; the last one is asked and weighed."""
-    held = [Matcher(index=index, space=case.space)]
-
-    def before() -> None:
-        held[0] = Matcher(index=index, space=case.space)
-
-    def run() -> Matcher:
-        held[0].add_subscriptions(subscriptions)
-        return held[0]
-
-    def answer(matcher: Matcher) -> pa.Table:
-        return matcher.match_events(pa.concat_tables([case.events, case.sure]))
-
-    def memory() -> dict[str, int]:
-        return held[0].memory()
-
-    return Task(run, before=before, answer=answer, memory=memory)
-
-
-def _one_by_one(case: _Case, index: str) -> Task:
-    """The call from Python counts: each event is an object, and its ids come as a list."""
-    matcher = case.filled(index)
-    objects = [_event(row) for row in case.events.to_pylist()]
-
-    def run() -> list[list[str]]:
-        return [matcher.match_event(event) for event in objects]
-
-    def answer(found: list[list[str]]) -> pa.Table:
-        events = [event.id for event, ids in zip(objects, found, strict=True) for _ in ids]
-        ids = list(chain.from_iterable(found))
-        timed = pa.table([pa.array(events, pa.string()), pa.array(ids, pa.string())], _PAIR)
-        return pa.concat_tables([timed, matcher.match_events(case.sure)])
-
-    return Task(run, answer=answer, memory=matcher.memory)
-
-
-def _event(row: dict[str, Any]) -> Event:
-    known = {name: value for name, value in row["attributes"].items() if value is not None}
-    place = Point(row["lon"], row["lat"]) if "lon" in row else None
-    return Event(id=row["id"], attributes=known, location=place)
-
-
-def _all_at_once(case: _Case, index: str, threads: int | None = None) -> Task:
-    matcher = case.filled(index, threads)
-
-    def answer(found: pa.Table) -> pa.Table:
-        return pa.concat_tables([found, matcher.match_events(case.sure)])
-
-    return Task(lambda: matcher.match_events(case.events), answer=answer, memory=matcher.memory)
 
 
 def _as_text(subscriptions: pa.Table) -> pa.Table:
