@@ -369,3 +369,31 @@ def rows_of_tile(alive, rows, tile):
             out[n] = rows[tile, position]
             n += 1
     return out[:n]
+
+
+@kernel
+def widen_hulls(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
+    """Widen the hulls of columns by the finite ends of some clauses."""
+    for row in rows:
+        k0 = np.int64(c_start[row])
+        for k in range(k0, k0 + np.int64(c_count[row])):
+            a = c_attr[k]
+            for end in (c_low[k], c_high[k]):
+                if np.isfinite(end):
+                    bottom[a] = min(bottom[a], end)
+                    top[a] = max(top[a], end)
+
+
+@kernel
+def expected_shares(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
+    """The share of events that each clause lets through, if values spread evenly over hulls."""
+    out = np.ones(rows.size)
+    for i in range(rows.size):
+        k0 = np.int64(c_start[rows[i]])
+        for k in range(k0, k0 + np.int64(c_count[rows[i]])):
+            a = c_attr[k]
+            width = top[a] - bottom[a]
+            if width > 0.0:
+                covered = min(c_high[k], top[a]) - max(c_low[k], bottom[a])
+                out[i] *= max(0.0, covered / width)
+    return out

@@ -206,9 +206,12 @@ class TileTree:
         return sum(int(array.nbytes) for array in (*self._nodes, *self._tiles))
 
     def check_invariants(self) -> None:
+        """The tree holds what the store does; see `check_rows`."""
+        self.check_rows(self._store.live_rows())
+
+    def check_rows(self, live: Rows) -> None:
         """Every row stands where the tree leads, once, and within the hulls on its way."""
         t = self._tiles
-        live = self._store.live_rows()
         assert np.array_equal(self._rows(), live)
         assert sorted(self._found()) == live.tolist()
         places = t.where[live]
