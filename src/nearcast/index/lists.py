@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nearcast.index.columns import grown
 from nearcast.kernels import lists as kernels
 from nearcast.kernels.lists import Entries, Lists
-from nearcast.kernels.runs import capacity, free_items, new_heap
+from nearcast.kernels.runs import free_items, new_heap
 
 __all__ = ["BLOCK", "ListPool"]
 
@@ -34,7 +34,7 @@ class ListPool:
             heap=new_heap(),
             start=np.empty(0, np.int64),
             size=np.empty(0, np.int32),
-            run_class=np.empty(0, np.int8),
+            room=np.empty(0, np.int32),
             extra=np.empty(0, np.int32),
             item=np.empty(0, np.int32),
             value=np.empty((0, values)),
@@ -44,11 +44,10 @@ class ListPool:
         """Make so many empty lists; the number of the first."""
         first, self.used = self.used, self.used + lists
         t = self.table
-        names = ("start", "size", "run_class", "extra")
+        names = ("start", "size", "room", "extra")
         t = self.table = t._replace(**{name: grown(getattr(t, name), self.used) for name in names})
-        for array in (t.start, t.size, t.extra):  # the spare ones too: kernels see them
-            array[first:] = 0
-        t.run_class[first:] = -1
+        for name in names:  # the spare ones too: kernels see them
+            getattr(t, name)[first:] = 0
         return first
 
     def reserve(self, items: int) -> None:
@@ -98,8 +97,9 @@ class ListPool:
         self._make_counted_room(0)
 
     def _make_counted_room(self, first: int) -> None:
-        self.reserve(int(kernels.room_for_counted(self.table, first, self.used)))
-        kernels.make_counted_room(self.table, first, self.used)
+        tight = first == 0  # all lists: most are new, and will not grow much soon
+        self.reserve(int(kernels.room_for_counted(self.table, first, self.used, tight)))
+        kernels.make_counted_room(self.table, first, self.used, tight)
 
     def post_last(self, first: int, entries: Entries, n: int) -> None:
         """Post n entries of the lists that were made last, from `first` on."""
@@ -121,16 +121,18 @@ class ListPool:
         return sum(int(array.nbytes) for array in (*self.table, *self._entries))
 
     def check_invariants(self) -> None:
-        """Runs lie in the heap, hold their lists, and cover it with the free ones."""
+        """Lists fit their runs; these and the free ones lie apart in the heap."""
         t = self.table
-        room = 0
-        for at in range(self.used):
-            holds = int(capacity(int(t.run_class[at])))
-            assert int(t.size[at]) <= holds
-            assert int(t.start[at]) + holds <= int(t.heap[0])
-            room += holds
-        assert not t.extra[: self.used].any()
-        assert room + free_items(t.heap, t.item) == int(t.heap[0])
+        used = slice(0, self.used)
+        assert bool((t.size[used] <= t.room[used]).all())
+        assert not t.extra[used].any()
+        having = np.flatnonzero(t.room[used])
+        order = having[np.argsort(t.start[having])]
+        stops = t.start[order] + t.room[order]
+        assert bool((stops[:-1] <= t.start[order][1:]).all())
+        assert order.size == 0 or int(stops[-1]) <= int(t.heap[0])
+        # What a list's first run had beyond its class is lost when it is freed.
+        assert int(t.room[used].sum()) + free_items(t.heap, t.item) <= int(t.heap[0])
 
 
 def _entries(size: int, values: int) -> Entries:

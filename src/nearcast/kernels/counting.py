@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.jit import kernel
-from nearcast.kernels.bitset import has_bit
+from nearcast.kernels.bitset import has_bit, set_bit
 from nearcast.kernels.rows import fill, grow, intervals_hold
 
 #: Counters looked at together. In blocks of 64 the compiler compares 16 at once.
@@ -23,6 +23,17 @@ def hit(count, lists, at):
     start, size = lists.start[at], lists.size[at]
     for k in range(start, start + size):
         count[np.uint64(item[k])] += 1
+    return size
+
+
+@kernel
+def hit_with_doubt(count, doubt, lists, at):
+    """The same for entries that may or may not hold: they are noted in a bitset."""
+    item = lists.item
+    start, size = lists.start[at], lists.size[at]
+    for k in range(start, start + size):
+        count[np.uint64(item[k])] += 1
+        set_bit(doubt, item[k])
     return size
 
 
@@ -65,18 +76,27 @@ def reached_by_all(count, needed):
 
 
 @kernel
-def rows_that_hold(c, found, row, batch, at):
-    """The rows at the found positions whose predicates event `at` really satisfies."""
+def rows_that_hold(c, found, doubt, row, batch, at):
+    """The rows at the found positions; what is in doubt is compared with event `at` first."""
     dense = np.full(batch.columns, np.nan)
     fill(dense, batch.start, batch.attr, batch.value, at)
     out = np.empty(found.size, np.int32)
     n = 0
     for k in range(found.size):
         r = row[found[k]]
-        if r >= 0 and intervals_hold(c.attr, c.low, c.high, c.start[r], c.count[r], dense):
-            out[n] = r
-            n += 1
+        if has_bit(doubt, found[k]) and not intervals_hold(
+            c.attr, c.low, c.high, c.start[r], c.count[r], dense
+        ):
+            continue
+        out[n] = r
+        n += 1
     return out[:n]
+
+
+@kernel
+def doubts(size):
+    """An empty bitset over so many positions."""
+    return np.zeros((size >> 6) + 1, np.uint64)
 
 
 @kernel

@@ -23,7 +23,8 @@ class Lists(NamedTuple):
     """See `nearcast.kernels.runs`."""
     start: np.ndarray
     size: np.ndarray
-    run_class: np.ndarray
+    room: np.ndarray
+    """Entries that its run can hold."""
     extra: np.ndarray
     """How many entries are about to come; zero otherwise."""
     item: np.ndarray
@@ -41,9 +42,24 @@ class Entries(NamedTuple):
 
 
 @kernel
+def _first_room(entries):
+    """Capacity of a list's first run: hardly more than it needs. Later ones are of a class."""
+    return entries + (entries >> 4)
+
+
+@kernel
+def _class_within(room):
+    """The largest class that fits into so much room, as which it is used again."""
+    size_class = -1
+    while capacity(size_class + 1) <= room:
+        size_class += 1
+    return size_class
+
+
+@kernel
 def _move(lists, at, run_class):
-    """Move a list to a run of another class, which must have room."""
-    old, old_class = lists.start[at], lists.run_class[at]
+    """Move a list to a run of this class, which there must be room for."""
+    old, old_class = lists.start[at], _class_within(lists.room[at])
     new = take(lists.heap, lists.item, run_class)
     for k in range(lists.size[at]):
         lists.item[new + k] = lists.item[old + k]
@@ -51,28 +67,38 @@ def _move(lists, at, run_class):
             lists.value[new + k, j] = lists.value[old + k, j]
     give(lists.heap, lists.item, old, old_class)
     lists.start[at] = new
-    lists.run_class[at] = run_class
+    lists.room[at] = capacity(run_class)
 
 
 @kernel
-def room_for_counted(lists, first, stop):
+def room_for_counted(lists, first, stop, tight):
     """Items that `make_counted_room` takes from the heap's end, at most."""
     room = 0
     for at in range(first, stop):
         needed = lists.size[at] + lists.extra[at]
-        if needed > capacity(lists.run_class[at]):
-            room += capacity(class_for(needed))
+        if needed > lists.room[at]:
+            fresh = tight and lists.room[at] == 0
+            room += _first_room(needed) if fresh else capacity(class_for(needed))
     return room
 
 
 @kernel
-def make_counted_room(lists, first, stop):
-    """Give lists the capacity their extra entries need; the extras are zero afterwards."""
+def make_counted_room(lists, first, stop, tight):
+    """Give lists the capacity their extra entries need; the extras are zero afterwards.
+
+    Tight: without the spare room of a class where a list had none before.
+    """
     for at in range(first, stop):
         needed = lists.size[at] + lists.extra[at]
-        if needed > capacity(lists.run_class[at]):
-            _move(lists, at, class_for(needed))
         lists.extra[at] = 0
+        if needed <= lists.room[at]:
+            continue
+        if lists.room[at] > 0 or not tight:
+            _move(lists, at, class_for(needed))
+        else:
+            lists.start[at] = lists.heap[0]
+            lists.room[at] = _first_room(needed)
+            lists.heap[0] += lists.room[at]
 
 
 @kernel
@@ -110,23 +136,23 @@ def append_entries(lists, entries, n):
     room = 0
     for k in range(n):
         at = entries.target[k]
-        if lists.size[at] == capacity(lists.run_class[at]):
-            room += capacity(lists.run_class[at] + 1)
+        if lists.size[at] == lists.room[at]:
+            room += capacity(class_for(lists.room[at] + 1))
     if lists.heap[0] + room > lists.item.size:
         return -room
     for k in range(n):
         at = entries.target[k]
-        if lists.size[at] == capacity(lists.run_class[at]):
-            _move(lists, at, lists.run_class[at] + 1)
+        if lists.size[at] == lists.room[at]:
+            _move(lists, at, class_for(lists.room[at] + 1))
     return push_entries(lists, entries, n)
 
 
 @kernel
 def drop(lists, at):
     """Empty a list and free its run."""
-    give(lists.heap, lists.item, lists.start[at], lists.run_class[at])
+    give(lists.heap, lists.item, lists.start[at], _class_within(lists.room[at]))
     lists.size[at] = 0
-    lists.run_class[at] = -1
+    lists.room[at] = 0
 
 
 @kernel

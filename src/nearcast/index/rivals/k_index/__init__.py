@@ -3,8 +3,9 @@
 Clauses of K predicates form a partition; an event of m attributes looks into those with
 K ≤ m. There each (attribute, value) has a posting list. The paper's predicates are
 equalities and short sets; an interval is posted here to every cell of the domain that it
-meets, and what has K hits is verified. The paper merges posting lists sorted by id, which
-pays while they are short; lists of intervals are long, so hits are counted instead.
+meets. Who has K hits matches, verified if it begins or ends in one of the cells. The paper
+merges posting lists sorted by id, which pays while they are short; lists of intervals are
+long, so hits are counted instead.
 
 The event form is after Elaps (Guo et al., SIGMOD 2015, §6): events are partitioned by the
 number of their attributes, and within a partition the values of each column are listed in
@@ -41,7 +42,7 @@ class _Subscriptions(PostedClauses):
 
     def __init__(self, clauses: ClauseStore) -> None:
         super().__init__(clauses)
-        self._partitions = Partitions(values=0, groups=1)
+        self._partitions = Partitions(values=0, groups=2)
 
     def _keys(self, rows: Rows) -> I8:
         return self._clauses.table.count[rows].astype(np.int64)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.index.rivals.partitions.kernels import live_ones
 from nearcast.jit import kernel
+from nearcast.kernels.bitset import set_bits
 from nearcast.kernels.cells import HALVINGS, LAST_CELL, cell
-from nearcast.kernels.counting import hit, reached, rows_that_hold
+from nearcast.kernels.counting import doubts, hit, hit_with_doubt, reached, rows_that_hold
 
 
 @kernel
@@ -41,7 +43,10 @@ def covered_cells(c, rows, keys, domains, directory):
 
 @kernel
 def enumerate_cells(c, rows, positions, keys, domains, directory, entries):
-    """Every cell that a predicate meets, as an entry of its posting list; returns how many."""
+    """Every cell that a predicate meets, as an entry of its posting list; returns how many.
+
+    The cells in which it begins and ends have lists of their own.
+    """
     target, item = entries.target, entries.item
     n = 0
     for i in range(rows.size):
@@ -53,8 +58,14 @@ def enumerate_cells(c, rows, positions, keys, domains, directory, entries):
             base = directory.base[part, column]
             first = base + (cell(domains, column, c.low[k]) >> shift)
             last = base + (cell(domains, column, c.high[k]) >> shift)
-            for at in range(first, last + 1):
+            for at in range(first + 1, last):
                 target[n], item[n] = at, positions[i]
+                n += 1
+            size = 1 << (HALVINGS - shift)
+            target[n], item[n] = size + first, positions[i]
+            n += 1
+            if last > first:
+                target[n], item[n] = size + last, positions[i]
                 n += 1
     return n
 
@@ -63,6 +74,7 @@ def enumerate_cells(c, rows, positions, keys, domains, directory, entries):
 def match_event(c, row, need, domains, directory, lists, loose, batch, at, counters):
     """Rows of the partitions up to the event's size with every predicate hit, verified."""
     count = np.zeros(need.size, need.dtype)
+    doubt = doubts(need.size)
     columns = directory.base.shape[1]
     e0, e1 = batch.start[at], batch.start[at + 1]
     loose_ones = np.empty(0, np.int32)
@@ -79,13 +91,15 @@ def match_event(c, row, need, domains, directory, lists, loose, batch, at, count
             column, value = batch.attr[e], batch.value[e]
             if column >= columns or np.isnan(value):
                 continue
-            place = cell(domains, column, value) >> (
-                HALVINGS - np.int64(directory.bits[part, column])
-            )
-            hit(count, lists, directory.base[part, column] + place)
-            counters[0] += 1
-    found = np.concatenate((reached(count, need), loose_ones))
+            bits = np.int64(directory.bits[part, column])
+            base = directory.base[part, column]
+            place = cell(domains, column, value) >> (HALVINGS - bits)
+            hit(count, lists, base + place)
+            hit_with_doubt(count, doubt, lists, base + (1 << bits) + place)
+            counters[0] += 2
+    set_bits(doubt, loose_ones)
+    found = np.concatenate((reached(count, need), live_ones(loose_ones, row)))
     counters[1] += found.size
-    answer = rows_that_hold(c, found, row, batch, at)
+    answer = rows_that_hold(c, found, doubt, row, batch, at)
     counters[2] += answer.size
     return answer

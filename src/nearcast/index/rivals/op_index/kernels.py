@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.index.rivals.partitions.kernels import live_ones
 from nearcast.jit import kernel
+from nearcast.kernels.bitset import set_bits
 from nearcast.kernels.cells import HALVINGS, cell
-from nearcast.kernels.counting import reached, rows_that_hold
+from nearcast.kernels.counting import doubts, reached, rows_that_hold
 
 #: Rows of cells for each (pivot, column): one an operator, ≥, ≤ and =.
 OPERATORS = 3
@@ -112,7 +114,9 @@ def match_event(c, row, need, domains, directory, lists, loose, batch, at, count
             pivot = directory.part[key]
             count_signatures(domains, directory, lists, pivot, batch, at, count, counters)
     counted = reached(count, need)
-    loose_rows = rows_that_hold(c, candidates, row, batch, at)
+    doubt = doubts(row.size)
+    set_bits(doubt, candidates)
+    loose_rows = rows_that_hold(c, live_ones(candidates, row), doubt, row, batch, at)
     answer = np.empty(counted.size + loose_rows.size, np.int32)
     for k in range(counted.size):
         answer[k] = row[counted[k]]

@@ -88,6 +88,18 @@ def keys_as_entries(keys, positions, entries):
     return keys.size
 
 
+@kernel
+def live_ones(positions, row):
+    """The positions that have a row."""
+    out = np.empty(positions.size, np.int32)
+    n = 0
+    for k in range(positions.size):
+        if row[positions[k]] >= 0:
+            out[n] = positions[k]
+            n += 1
+    return out[:n]
+
+
 # -- events ------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from nearcast.index.rivals.rein.kernels import clear_unsatisfied
 from nearcast.index.rivals.tama.kernels import count_covered
 from nearcast.jit import kernel
 from nearcast.kernels.cells import cell
-from nearcast.kernels.counting import reached_members, rows_that_hold
+from nearcast.kernels.counting import doubts, reached_members, rows_that_hold
 
 
 @kernel
@@ -35,9 +35,10 @@ def match_event(c, live, row, need, domains, buckets, ends, cells, cover, batch,
     bits = live.copy()
     clear_unsatisfied(domains, buckets, ends, batch, at, bits, counters)
     count = np.zeros(need.size, need.dtype)
-    count_covered(domains, cells, cover, batch, at, count, counters)
+    doubt = doubts(need.size)
+    count_covered(domains, cells, cover, batch, at, count, doubt, counters)
     found = reached_members(bits, count, need)
     counters[1] += found.size
-    answer = rows_that_hold(c, found, row, batch, at)
+    answer = rows_that_hold(c, found, doubt, row, batch, at)
     counters[2] += answer.size
     return answer

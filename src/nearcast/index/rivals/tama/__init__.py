@@ -3,8 +3,9 @@
 A column's domain is halved several times; an interval is stored in the fewest cells of all
 levels that cover it, an event value lies in one cell of each level, so it meets every
 interval that holds it once. Who is met as often as it has predicates matches. As published
-TAMA is approximate: at the ends it covers up to a cell too much. Here the candidates are
-verified. The narrower the predicates, the fewer are counted: TAMA likes narrow ones.
+TAMA is approximate: at its ends an interval covers up to a cell too much. Here the cells in
+which intervals begin and end are apart, and who was met there is verified. The narrower the
+predicates, the fewer are counted: TAMA likes narrow ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PER_CELL = 64
 def laid_out(counts: npt.NDArray[np.int64]) -> tuple[Cells, ListPool]:
     """Cells for columns with so many predicates, and their empty lists."""
     bits = cell_bits(counts, _PER_CELL, kernels.MOST_BITS)
-    sizes = 2 << bits.astype(np.int64)
+    sizes = kernels.LISTS_PER_CELL << bits.astype(np.int64)
     pool = ListPool(values=0)
     pool.make(int(sizes.sum()))
     return Cells(base=np.cumsum(sizes) - sizes, bits=bits), pool
@@ -40,9 +41,9 @@ def laid_out(counts: npt.NDArray[np.int64]) -> tuple[Cells, ListPool]:
 def with_columns(cells: Cells, pool: ListPool, columns: int) -> Cells:
     """The cells with one list for each further column."""
     known = cells.bits.size
-    first = pool.make(2 * (columns - known))
+    first = pool.make(kernels.LISTS_PER_CELL * (columns - known))
     wider = Cells(*(grown(array, columns)[:columns] for array in cells))
-    wider.base[known:] = first + 2 * np.arange(columns - known)
+    wider.base[known:] = first + kernels.LISTS_PER_CELL * np.arange(columns - known)
     wider.bits[known:] = 0
     return wider
 
