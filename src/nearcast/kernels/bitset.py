@@ -15,7 +15,11 @@ from nearcast.kernels.rows import grow
 LINE = 8
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
-_LOW_HALF = np.uint64(0xFFFFFFFF)
+#: Its top six bits differ for all 64 shifts, so they tell how far it was shifted.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_NUMBER = np.empty(64, np.int64)
+for _shift in range(64):
+    _NUMBER[((0x03F79D71B4CB0A89 << _shift) & 0xFFFFFFFFFFFFFFFF) >> 58] = _shift
 _SIX = np.uint64(6)
 _REST = np.uint64(63)
 
@@ -77,16 +81,9 @@ def intersect_rows(rows, bits):
 
 @kernel
 def lowest_bit(word):
-    """The number of the lowest set bit of a word that is not zero."""
-    at = 0
-    if word & _LOW_HALF == _NONE:
-        at += 32
-        word = word >> np.uint64(32)
-    for step in (16, 8, 4, 2, 1):
-        if word & ((_ONE << np.uint64(step)) - _ONE) == _NONE:
-            at += step
-            word = word >> np.uint64(step)
-    return at
+    """The number of the lowest set bit of a word that is not zero, without branches."""
+    alone = word & (~word + _ONE)
+    return _NUMBER[(alone * _DE_BRUIJN) >> np.uint64(58)]
 
 
 @kernel

@@ -86,12 +86,12 @@ class Forest:
         self._planted = True
 
     def _halvings(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How deep to look when planting: two layers more than uniform data would need."""
+        """How deep to look when planting: four layers more than uniform data would need."""
         most = self._shape.layers - 1
         if self._shape.threshold < 0:
             return np.full(counts.size, most)
         deep = cell_bits(counts, max(self._shape.threshold, 1), most).astype(np.int64)
-        depth = np.minimum(deep + 2, min(most, 12))
+        depth = np.minimum(deep + 4, min(most, 12))
         return np.where(counts > self._shape.threshold, depth, 0)
 
     def _make_leaves(self, first: int, stop: int) -> None:
