@@ -174,18 +174,25 @@ class Schema:
             raise SchemaError("this is not a schema of nearcast, or of another version")
         schema = cls()
         try:
-            for name, type_ in value["columns"]:
-                schema.column(name, type_)
-            for text in value["strings"]:
-                schema.string(text)
-            for text in value["words"]:
-                schema.word(text)
+            for name, type_ in _listed(value["columns"]):
+                schema.column(_text(name), type_)
+            for text in _listed(value["strings"]):
+                schema.string(_text(text))
+            for text in _listed(value["words"]):
+                schema.word(_text(text))
+            schema._check_sizes(value)
             for column, domain in enumerate(value["domains"]):
                 if domain is not None:
                     schema.learn(column, *domain)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise SchemaError(f"the schema is damaged ({error!r}); save it anew") from None
         return schema
+
+    def _check_sizes(self, value: Mapping[str, Any]) -> None:
+        """Something written twice has got one code, and all behind it a wrong one."""
+        sizes = len(self.columns) - len(_PLACE), len(self._string_list), len(self._word_list)
+        if sizes != tuple(len(value[part]) for part in ("columns", "strings", "words")):
+            raise ValueError("an entry comes twice")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema to a file, whole or not at all."""
@@ -228,6 +235,18 @@ class Schema:
         """Roughly the bytes of the tables: strings twice referenced, once stored."""
         texts = len(self._string_list) + len(self._word_list)
         return 170 * texts + self._characters + 250 * len(self.columns)
+
+
+def _listed(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no string")
+    return value
 
 
 def _check_prefix(what: str, mine: list[Any], theirs: list[Any]) -> None:

@@ -1,0 +1,139 @@
+"""The table of ids against a dict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError
+from nearcast.matcher.bulk import string_bytes
+from nearcast.matcher.ids import IdTable
+
+ODD = ["a", "ab", "b", "\0", "a\0", "a\0b", "é", "日本", "🙂", " ", "\n", "a" * 300, "\x7f", "�"]
+
+
+def table() -> IdTable:
+    return IdTable("thing", "take another")
+
+
+def add_many(ids: IdTable, texts: list[str]) -> list[int]:
+    import pyarrow as pa
+
+    slots: list[int] = ids.add_many(*string_bytes(pa.array(texts, pa.string()))).tolist()
+    return slots
+
+
+def agree(ids: IdTable, model: dict[str, int]) -> None:
+    ids.check_invariants()
+    assert len(ids) == len(model)
+    assert all(ids.get(text) == slot for text, slot in model.items())
+    assert len(set(model.values())) == len(model)
+    slots = np.array(list(model.values()), np.int32)
+    assert ids.ids_of(slots) == list(model)
+    assert ids.arrow(slots).to_pylist() == list(model)
+    assert sorted(ids.free_slots()) == sorted(set(range(ids.slots)) - set(model.values()))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(ODD)),
+        st.tuples(st.just("remove"), st.sampled_from(ODD)),
+        st.tuples(st.just("many"), st.lists(st.sampled_from(ODD), max_size=6)),
+        st.tuples(st.just("flood"), st.integers(1, 90)),
+        st.tuples(st.just("drain"), st.integers(1, 90)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_a_table_is_a_dict(steps) -> None:
+    ids, model, count = table(), dict[str, int](), 0
+    for act, what in steps:
+        if act == "add" and what in model:
+            with pytest.raises(DuplicateIdError, match="thing"):
+                ids.add(what)
+        elif act == "add":
+            model[what] = ids.add(what)
+        elif act == "remove" and what not in model:
+            with pytest.raises(UnknownIdError, match="thing"):
+                ids.find(what)
+        elif act == "remove":
+            ids.remove(model.pop(what))
+        elif act == "many" and (len(set(what)) < len(what) or model.keys() & set(what)):
+            first = next(i for i, t in enumerate(what) if t in model or t in what[:i])
+            with pytest.raises(BatchError) as caught:
+                add_many(ids, what)
+            assert caught.value.row == first
+        elif act == "many":
+            model.update(zip(what, add_many(ids, what), strict=True))
+        elif act == "flood":
+            fresh = [f"id {k}" for k in range(count, count + what)]
+            model.update(zip(fresh, add_many(ids, fresh), strict=True))
+            count += what
+        else:
+            for text in list(model)[:what]:
+                ids.remove(model.pop(text))
+    agree(ids, model)
+
+
+def test_a_batch_larger_than_what_is_free_makes_the_table_grow() -> None:
+    ids = table()
+    model = {f"a{k}": ids.add(f"a{k}") for k in range(30)}
+    for k in range(0, 30, 2):
+        ids.remove(model.pop(f"a{k}"))
+    fresh = [f"b{k}" for k in range(200)]
+    model.update(zip(fresh, add_many(ids, fresh), strict=True))
+    agree(ids, model)
+    assert ids.get("a0") == -1
+    assert ids.add("a0") >= 0
+
+
+def test_a_refused_batch_leaves_no_trace() -> None:
+    ids = table()
+    model = {text: ids.add(text) for text in ("a", "b", "c")}
+    ids.remove(model.pop("b"))
+    slots = ids.slots
+    for batch in (["x", "y", "c"], ["x", "x"], [f"x{k}" for k in range(100)] + ["a"]):
+        with pytest.raises(BatchError) as caught:
+            add_many(ids, batch)
+        assert caught.value.row == len(batch) - 1
+        agree(ids, model)
+        assert ids.slots == slots
+        assert ids.get("x") == -1
+    assert add_many(ids, []) == []
+
+
+def test_space_comes_back() -> None:
+    ids = table()
+    for turn in range(40):
+        slots = add_many(ids, [f"{turn} " + "x" * 200 + str(k) for k in range(20)])
+        for slot in slots:
+            ids.remove(slot)
+    assert ids.slots == 20
+    assert len(ids) == 0
+    assert ids.memory_bytes() < 40_000
+    ids.check_invariants()
+
+
+@pytest.mark.parametrize("wrong", [5, None, b"a", "\ud800", ["a"]])
+def test_what_cannot_be_an_id_is_nowhere(wrong) -> None:
+    ids = table()
+    ids.add("a")
+    assert ids.get(wrong) == -1
+    with pytest.raises(UnknownIdError):
+        ids.find(wrong)
+
+
+def test_arrow_slices_keep_their_offsets() -> None:
+    import pyarrow as pa
+
+    ids = table()
+    array = pa.array(["no", "one", "two", "three", "no"]).slice(1, 3)
+    slots = ids.add_many(*string_bytes(array))
+    assert ids.ids_of(slots) == ["one", "two", "three"]
+    assert ids.arrow(np.empty(0, np.int32)).to_pylist() == []
+    assert ids.ids_of(np.empty(0, np.int32)) == []

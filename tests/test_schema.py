@@ -1,0 +1,237 @@
+"""The schema: codes that stay, domains that grow, and files that are whole or refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearcast import Circle, Event, Matcher, Subscription
+from nearcast.errors import BatchError, CapacityError, SchemaError
+from nearcast.model.schema import Schema, X, Y
+
+
+def sizes(schema: Schema) -> tuple[int, int, int]:
+    return len(schema.columns), len(schema.strings), len(schema.words)
+
+
+def filled() -> Schema:
+    schema = Schema()
+    price, _ = schema.column("price", "number"), schema.column("price", "string")
+    schema.column("open", "bool")
+    schema.learn(price, 1, 10)
+    schema.learn(X, -5, 5)
+    for text in ("b", "a", "", "日本\0"):
+        schema.string(text)
+    for text in ("sale", "phone"):
+        schema.word(text)
+    return schema
+
+
+def test_codes_are_given_in_order_and_stay() -> None:
+    schema = filled()
+    assert schema.columns[:2] == [("@x", "number"), ("@y", "number")]
+    assert [schema.column("price", t) for t in ("number", "string", "bool")] == [2, 3, 5]
+    assert [schema.string(t) for t in ("a", "b", "c", "日本\0")] == [1, 0, 4, 3]
+    assert [schema.word(t) for t in ("phone", "sale", "new")] == [1, 0, 2]
+    assert [schema.string_of(k) for k in (0, 2)] == ["b", ""]
+    assert schema.word_of(2) == "new"
+
+
+def test_an_attribute_may_be_called_like_a_coordinate() -> None:
+    schema = Schema()
+    assert schema.column("@x", "number") not in (X, Y)
+    matcher = Matcher(space="planar")
+    matcher.add_subscriptions([Subscription(id="s", where='"@x" = 1', region=Circle(9, 9, 1))])
+    assert matcher.match_event(Event(id="e", attributes={"@x": 1})) == []
+
+
+def test_domains_are_learnt_from_finite_values() -> None:
+    schema = Schema()
+    column = schema.column("a", "number")
+    assert schema.domain(column) == (math.inf, -math.inf)
+    schema.learn(column, -math.inf, math.nan)
+    assert schema.domain(column) == (math.inf, -math.inf)
+    assert schema.fraction(column, 0, 1) == 1
+    schema.learn(column, 3, math.inf)
+    schema.learn(column, -1, 2)
+    assert schema.domain(column) == (-1, 3)
+    assert schema.fraction(column, 0, 2) == 0.5
+    assert schema.fraction(column, 5, 9) == 0
+    assert schema.fraction(column, 1, 1) < 0.1
+    low, high = schema.domains()
+    assert (low[column], high[column], low.size) == (-1, 3, 3)
+
+
+def test_many_columns() -> None:
+    schema = Schema()
+    for k in range(100):
+        schema.learn(schema.column(f"a{k}", "number"), k, k + 1)
+    assert [schema.domain(2 + k) for k in (0, 50, 99)] == [(0, 1), (50, 51), (99, 100)]
+
+
+def test_what_is_saved_is_loaded(tmp_path) -> None:
+    schema = filled()
+    schema.save(tmp_path / "schema.json")
+    twin = Schema.load(tmp_path / "schema.json")
+    assert twin == schema
+    assert twin != Schema()
+    assert twin.string("a") == schema.string("a")
+    assert twin.domain(X) == (-5, 5)
+    assert twin.memory_bytes() == schema.memory_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["schema.json"]
+
+
+def test_other_processes_have_the_same_codes(tmp_path) -> None:
+    schema = filled()
+    schema.save(tmp_path / "schema.json")
+    program = (
+        "import sys; from nearcast.model.schema import Schema\n"
+        "schema = Schema.load(sys.argv[1])\n"
+        "print(schema.string('日本\\0'), schema.word('phone'), schema.column('price', 'string'))\n"
+        "print(schema.string('new here'), schema.column('more', 'number'))\n"
+        "schema.learn(2, 0, 99); schema.save(sys.argv[1])\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "schema.json")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["3", "1", "3", "4", "5"]
+    schema.extend(Schema.load(tmp_path / "schema.json"))
+    assert schema.strings["new here"] == 4
+    assert schema.codes["number"]["more"] == 5
+    assert schema.domain(2) == (0, 99)
+
+
+def test_a_longer_schema_is_not_cut_by_a_shorter_one() -> None:
+    schema, shorter = filled(), Schema()
+    shorter.learn(X, -50, 0)
+    schema.extend(shorter)
+    assert sizes(schema) == sizes(filled())
+    assert schema.domain(X) == (-50, 5)
+
+
+@pytest.mark.parametrize("part", ["columns", "strings", "words"])
+def test_schemas_that_disagree_are_not_joined(part) -> None:
+    schema, other = Schema(), Schema()
+    for number, each in enumerate((schema, other)):
+        if part == "columns":
+            each.column("price", ("number", "string")[number])
+        else:
+            (each.string if part == "strings" else each.word)(f"w{number}")
+    before = schema.to_json()
+    with pytest.raises(SchemaError, match=part):
+        schema.extend(other)
+    assert schema.to_json() == before
+
+
+GOOD: dict[str, Any] = filled().to_json()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {},
+        [],
+        "x",
+        {**GOOD, "nearcast_schema": 2},
+        {k: v for k, v in GOOD.items() if k != "words"},
+        {**GOOD, "columns": [["a"]]},
+        {**GOOD, "columns": [["a", "decimal"]]},
+        {**GOOD, "columns": [[5, "number"]]},
+        {**GOOD, "columns": [["a", "number"], ["a", "number"]]},
+        {**GOOD, "columns": 5},
+        {**GOOD, "strings": ["a", "a"]},
+        {**GOOD, "strings": "abc"},
+        {**GOOD, "strings": [5]},
+        {**GOOD, "words": [None]},
+        {**GOOD, "domains": [[1]]},
+        {**GOOD, "domains": [["a", "b"]]},
+        {**GOOD, "domains": [None] * 50 + [[1, 2]]},
+    ],
+)
+def test_damaged_schemas_are_refused(tmp_path, damaged) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(damaged), encoding="utf-8")
+    with pytest.raises(SchemaError):
+        Schema.load(path)
+
+
+def test_files_that_are_no_schema(tmp_path) -> None:
+    path = tmp_path / "schema.json"
+    with pytest.raises(SchemaError, match=r"schema\.json"):
+        Schema.load(path)
+    for content in (b"", b"{", b"\xff\xfe", json.dumps(GOOD).encode()[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(SchemaError, match=r"schema\.json"):
+            Schema.load(path)
+
+
+def test_matchers_share_a_schema(tmp_path) -> None:
+    first = Matcher()
+    first.add_subscriptions([Subscription(id="s", where="brand = 'A'", keywords={"sale"})])
+    first.schema.save(tmp_path / "schema.json")
+    second = Matcher(schema=Schema.load(tmp_path / "schema.json"))
+    second.add_subscriptions([Subscription(id="s", where="brand = 'B'", keywords={"sale"})])
+    first.schema.extend(second.schema)
+    assert first.schema == second.schema
+    for matcher, brand in ((first, "A"), (second, "B")):
+        for other in "ABC":
+            event = Event(id="e", attributes={"brand": other}, keywords={"sale"})
+            assert matcher.match_event(event) == (["s"] if other == brand else [])
+
+
+# --- growth -----------------------------------------------------------------------------------
+
+
+def test_what_only_asks_enters_nothing() -> None:
+    matcher = Matcher()
+    matcher.add_subscriptions([Subscription(id="s", where="price < 3", keywords={"sale"})])
+    matcher.add_events([Event(id="e", attributes={"price": 2, "brand": "A"}, keywords={"sale"})])
+    before = matcher.schema.to_json()
+    stranger = Event(
+        id="x", attributes={"price": 99, "colour": "red", "brand": "B"}, keywords={"new"}
+    )
+    assert matcher.match_event(stranger) == []
+    assert matcher.match_events([stranger]).num_rows == 0
+    table = pa.table({"id": ["x"], "attributes": [{"colour": "red"}], "keywords": [["new"]]})
+    assert matcher.match_events(table).num_rows == 0
+    matcher.explain("s", stranger)
+    for where in ("colour = 'red'", "brand = 'B'", "size < 3", "fresh = TRUE", "price > 1000"):
+        assert matcher.match_subscription(Subscription(id="q", where=where)) == []
+    assert matcher.match_subscription(Subscription(id="q", keywords={"other"})) == []
+    far = Subscription(id="q", where="price < 3 OR colour = 'red'", region=Circle(50, 50, 5))
+    assert matcher.match_subscription(far) == []
+    either = Subscription(id="q", where="price < 3 OR colour = 'red'")
+    assert matcher.match_subscription(either) == ["e"]
+    assert matcher.schema.to_json() == before
+
+
+def test_refused_batches_leave_nothing_in_the_schema() -> None:
+    matcher = Matcher(max_bytes=200_000)
+    matcher.add_subscriptions([Subscription(id="s", where="price < 3")])
+    before, bytes_before = matcher.schema.to_json(), matcher.schema.memory_bytes()
+    fresh = Subscription(
+        id="f", where="colour = 'red' AND size < 7", keywords={"new"}, region=Circle(9, 9, 1)
+    )
+    interval = {"attribute": "height", "low": -500.0, "high": 500.0}
+    with pytest.raises(BatchError):
+        matcher.add_subscriptions([fresh, Subscription(id="s")])
+    with pytest.raises(BatchError):
+        matcher.add_subscriptions(pa.table({"id": ["f", "s"], "intervals": [[interval]] * 2}))
+    with pytest.raises(BatchError):
+        matcher.add_subscriptions(
+            pa.table({"id": ["f", "g"], "intervals": [[interval]] * 2, "where": [None, "a <"]})
+        )
+    event = Event(id="e", attributes={"weight": 1, "owner": "ann"}, keywords={"w"})
+    with pytest.raises(BatchError):
+        matcher.add_events([event, event])
+    with pytest.raises(CapacityError):
+        matcher.add_events([Event(id=f"e{k}", attributes={f"a{k}": k}) for k in range(1000)])
+    assert matcher.schema.to_json() == before
+    assert matcher.schema.memory_bytes() == bytes_before
+    matcher.add_subscriptions([fresh])
+    assert "colour" in matcher.schema.codes["string"]
