@@ -105,6 +105,14 @@ def test_figure_1_contents():
     assert tree.contents(0, 17) == [7]
 
 
+def test_figure_1_can_be_drawn():
+    drawn = _one_column(SAMPLE, threshold=-1, layers=3).to_dot(0)
+    assert drawn.startswith("digraph")
+    assert drawn.count("->") == 16
+    assert drawn.count("lightblue") == 7
+    assert '11 [label="11H\\n1", fillcolor=lightgreen];' in drawn
+
+
 def test_a_value_on_a_split_point_belongs_to_the_left():
     tree = _one_column([(0.25, 0.5), (0.5, 0.75), (0.5, 0.5)], threshold=-1, layers=2)
     # [0.25, 0.5] lies left of 0.5, [0.5, 0.75] crosses it, [0.5, 0.5] lies left.

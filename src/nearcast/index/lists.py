@@ -116,6 +116,11 @@ class ListPool:
         start = int(self.table.start[at])
         return self.table.item[start : start + int(self.table.size[at])]
 
+    def values(self, at: int) -> npt.NDArray[np.float64]:
+        """The values beside the numbers in a list, a row each."""
+        start = int(self.table.start[at])
+        return self.table.value[start : start + int(self.table.size[at])]
+
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""
         return sum(int(array.nbytes) for array in (*self.table, *self._entries))

@@ -28,6 +28,7 @@ from nearcast.errors import ValidationError
 from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Rows
 from nearcast.index.di_tree import kernels
 from nearcast.index.di_tree.nodes import Forest, Shape
+from nearcast.index.di_tree.nodes.kernels import BLUE
 from nearcast.index.di_tree.vetoes import Vetoes
 from nearcast.index.domains import given_domain
 from nearcast.index.lists import ListPool
@@ -133,9 +134,23 @@ class DITree(PostedClauses):
         """Blue nodes, green nodes, and green nodes on the lowest layer, of a column's tree."""
         tree = self._forest.tree
         nodes = np.array(self._forest.preorder(column))
-        green = tree.kind[nodes] != kernels.BLUE
+        green = tree.kind[nodes] != BLUE
         lowest = tree.layer[nodes] == tree.layer[nodes].max()
         return int((~green).sum()), int(green.sum()), int((green & lowest).sum())
+
+    def to_dot(self, column: int) -> str:
+        """A column's tree for Graphviz: numbers as in figure 1, intervals in each leaf."""
+        tree, lists = self._forest.tree, self._forest.lists
+        number = {node: k + 1 for k, node in enumerate(self._forest.preorder(column))}
+        lines = ["digraph di_tree {", "  node [style=filled, shape=box];"]
+        for node, k in number.items():
+            leaf, base, kind = (int(a[node]) for a in (tree.leaf, tree.child, tree.kind))
+            held = f"\\n{lists.items(leaf).size}" if leaf >= 0 else ""
+            colour, letter = (("lightblue", ""), ("lightgreen", "L"), ("lightgreen", "H"))[kind]
+            lines.append(f'  {k} [label="{k}{letter}{held}", fillcolor={colour}];')
+            children = range(base, base + (4 if kind == BLUE else 2)) if base >= 0 else ()
+            lines += [f"  {k} -> {number[child]};" for child in children]
+        return "\n".join([*lines, "}"])
 
     def check_invariants(self) -> None:
         """Besides the lists: trees are well formed and bitsets belong to live or dead rows."""

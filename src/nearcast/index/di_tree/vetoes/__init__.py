@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from nearcast.index.base import Clauses, Rows
 from nearcast.index.columns import grown
-from nearcast.index.di_tree import kernels
-from nearcast.index.di_tree.kernels import Veto
+from nearcast.index.di_tree.vetoes import kernels
+from nearcast.index.di_tree.vetoes.kernels import Veto
 from nearcast.kernels.bitset import LINE, words_for
 from nearcast.kernels.cells import Domains, predicates_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy.typing as npt
 
 from nearcast.index.base import Clauses, Rows
 from nearcast.index.columns import grown
-from nearcast.index.di_tree import kernels
-from nearcast.index.di_tree.kernels import BLUE, HIGH_GREEN, LOW_GREEN, Tree
+from nearcast.index.di_tree.nodes import kernels
+from nearcast.index.di_tree.nodes.kernels import BLUE, HIGH_GREEN, LOW_GREEN, Tree
 from nearcast.index.domains import cell_bits
 from nearcast.index.lists import ListPool
-from nearcast.kernels.cells import HALVINGS, Domains, predicates_of
+from nearcast.kernels.cells import HALVINGS, Domains, cell, predicates_of
 from nearcast.kernels.lists import Entries, drop
 
 __all__ = ["Forest", "Shape"]
@@ -185,17 +186,23 @@ class Forest:
 
     # -- looking -------------------------------------------------------------------------
 
+    def ranges(self, column: int) -> Iterator[tuple[int, int, int]]:
+        """The nodes of a column's tree with their first cell and number of cells.
+
+        Parents come first, children from left to right.
+        """
+        waiting = [(int(self.tree.root[column]), 0, 1 << HALVINGS)]
+        while waiting:
+            node, first, cells = waiting.pop()
+            yield node, first, cells
+            base, half = int(self.tree.child[node]), cells >> 1
+            kinds = _CHILDREN[int(self.tree.kind[node])]
+            for j in range(len(kinds) - 1 if base >= 0 else -1, -1, -1):
+                waiting.append((base + j, first + half * (2 * j // len(kinds)), half))
+
     def preorder(self, column: int) -> list[int]:
         """The nodes of a column's tree, parents first, children from left to right."""
-        child, kind = self.tree.child, self.tree.kind
-        waiting, found = [int(self.tree.root[column])], []
-        while waiting:
-            node = waiting.pop()
-            found.append(node)
-            base = int(child[node])
-            if base >= 0:
-                waiting += range(base + len(_CHILDREN[int(kind[node])]) - 1, base - 1, -1)
-        return found
+        return [node for node, _, _ in self.ranges(column)]
 
     def visited(self, column: int, place: int, *, forward: bool) -> list[int]:
         """The nodes that decide about a value in this cell, without bitsets."""
@@ -210,19 +217,23 @@ class Forest:
         return self.tree
 
     def check_invariants(self, domains: Domains) -> None:
-        """Every entry lies in a leaf of its range, no leaf is too full, blue lists agree."""
-        t, table = self.tree, self.lists.table
+        """Every end lies in a leaf of its range, no leaf is too full, blue lists agree."""
+        t = self.tree
         threshold, deepest = self._limits()
         for column in range(t.root.size):
-            for node in self.preorder(column):
+            for node, first, cells in self.ranges(column):
                 assert int(t.column[node]) == column
-                if int(t.child[node]) >= 0:
-                    assert int(t.leaf[node]) == -1
-                    continue
                 at = int(t.leaf[node])
+                assert (at < 0) == (int(t.child[node]) >= 0)
+                if at < 0:
+                    continue
                 assert int(t.node[at]) == node
-                assert int(table.size[at]) <= max(threshold, 0) or int(t.layer[node]) == deepest
+                size = int(self.lists.table.size[at])
+                assert size <= max(threshold, 0) or int(t.layer[node]) == deepest
+                lists = [at]
                 if int(t.kind[node]) == BLUE:
+                    lists = [at, at + 1]
                     assert np.array_equal(self.lists.items(at), self.lists.items(at + 1))
-        assert domains.lo.size >= t.root.size
-        assert int(HALVINGS) >= deepest
+                for each in lists:
+                    for value in self.lists.values(each)[:, 0].tolist():
+                        assert first <= cell(domains, column, value) < first + cells
