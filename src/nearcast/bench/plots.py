@@ -13,7 +13,11 @@ from nearcast.errors import MissingExtraError
 
 __all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "series"]
 
-Metric: TypeAlias = Literal["item_s", "rate", "build_s", "bytes", "compile_s", "seconds"]
+Metric: TypeAlias = Literal[
+    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
+]
+    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
+]
 
 #: The label of each metric's axis; {unit} is what the operation handles.
 METRICS: dict[Metric, str] = {
@@ -21,6 +25,7 @@ METRICS: dict[Metric, str] = {
     "rate": "{unit}s per second",
     "build_s": "time to build (s)",
     "bytes": "memory (bytes)",
+    "item_bytes": "memory per {unit} (bytes)",
     "compile_s": "time to compile (s)",
     "seconds": "time (s)",
 }
@@ -83,8 +88,8 @@ def _values(metric: Metric, measurement: Measurement) -> tuple[float, float, flo
         return times.median, times.q1, times.q3
     if metric == "rate":
         return measurement.rate, work / times.q3, work / times.q1
-    if metric == "bytes":
-        once = float(measurement.memory.get("total", 0))
+    if metric in ("bytes", "item_bytes"):
+        once = measurement.memory.get("total", 0) / (work if metric == "item_bytes" else 1)
     else:
         once = measurement.build_s if metric == "build_s" else measurement.compile_s
     return once, once, once

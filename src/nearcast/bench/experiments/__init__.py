@@ -14,9 +14,15 @@ from nearcast.errors import BenchError
 __all__ = ["experiment", "names"]
 
 _MODULES = {
-    "event-matching": "nearcast.bench.experiments.event_matching",
-    "ground": "nearcast.bench.experiments.ground",
-    "subscription-matching": "nearcast.bench.experiments.subscription_matching",
+    name: f"nearcast.bench.experiments.{name.replace('-', '_')}"
+    for name in (
+        "ablation",
+        "event-matching",
+        "ground",
+        "maintenance",
+        "memory",
+        "subscription-matching",
+    )
 }
 
 

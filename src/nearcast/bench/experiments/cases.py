@@ -137,7 +137,7 @@ class Team:
         size = few.subscriptions.num_rows
 
         def weigh(index: str) -> float:
-            return few.filled(index).memory()["total"] / size
+            return float(few.filled(index).memory()["total"] / size)
 
         return groups(indexes, self.case.subscriptions.num_rows, weigh)
 

@@ -47,12 +47,15 @@ class Row:
 
 
 def rows(measurements: Sequence[Measurement], operation: str) -> list[Row]:
-    """The points of one operation, in the order of the run."""
+    """The points of one operation, in the order of the run.
+
+    A yardstick that ran with several groups of others counts as in the first of them.
+    """
     found: dict[tuple[tuple[str, Scalar], ...], dict[str, Measurement]] = {}
     for measurement in measurements:
         if measurement.operation == operation:
             point = tuple(measurement.parameters.items())
-            found.setdefault(point, {})[measurement.contender] = measurement
+            found.setdefault(point, {}).setdefault(measurement.contender, measurement)
     return [Row(dict(point), many) for point, many in found.items()]
 
 

@@ -70,7 +70,7 @@ class _Case:
         sample = self.events.slice(0, _SAMPLE)
 
         def weigh(index: str) -> float:
-            return self.filled(index, sample).memory()["total"] / sample.num_rows
+            return float(self.filled(index, sample).memory()["total"] / sample.num_rows)
 
         return groups(indexes, self.events.num_rows, weigh)
 
