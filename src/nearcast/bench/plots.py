@@ -16,8 +16,6 @@ __all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "series"]
 Metric: TypeAlias = Literal[
     "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
 ]
-    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
-]
 
 #: The label of each metric's axis; {unit} is what the operation handles.
 METRICS: dict[Metric, str] = {
