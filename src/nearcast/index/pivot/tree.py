@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ def _empty_tree() -> Nodes:
     return nodes
 
 
-class TileTree:
+class TileTree(ABC):
     """Rows of a store in tiles of 512 under a tree of hulls.
 
     A subclass has a table of tiles (`_tiles`, a NamedTuple of arrays with a first axis of
@@ -85,25 +86,25 @@ class TileTree:
 
     # -- what a subclass says --------------------------------------------------
 
+    @abstractmethod
     def _intervals(self) -> Intervals:
         """The store's runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reach(self) -> F8:
         """By column: the share of what is here that an interval to be matched covers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
         """Make a tile of each run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         """Enter rows into tiles until one needs room."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fresh_table(self) -> Any:
         """An empty table of tiles fit for what the store holds; its `where` is not used."""
-        raise NotImplementedError
 
     # -- adding ----------------------------------------------------------------
 
