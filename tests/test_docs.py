@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import nearcast
+from nearcast.index import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -136,3 +137,22 @@ def test_every_decision_is_listed():
     pages = {path.name for path in folder.glob("[0-9]*.md")}
     assert pages == set(LINK.findall((folder / "README.md").read_text()))
     assert sorted(int(name[:4]) for name in pages) == list(range(1, len(pages) + 1))
+
+
+def test_the_table_of_indexes_is_the_registry():
+    page = (ROOT / "docs" / "indexes" / "README.md").read_text()
+    rows = re.findall(r"^\| \[?`([\w:-]+)`.*?\| ([a-z, ]+) \| (yes|approximate) \|", page, re.M)
+    told = {name: (finds, exact) for name, finds, exact in rows}
+    assert sorted(told) == registry.names()
+    for name, (finds, exact) in told.items():
+        entry = registry.entry(name)
+        sides = {"subscriptions": entry.subscriptions, "events": entry.events}
+        assert finds.split(", ") == [side for side, able in sides.items() if able], name
+        assert (exact == "approximate") == entry.approximate, name
+    assert f"`{registry.AUTO}`" in page
+
+
+def test_every_page_of_an_index_is_listed():
+    folder = ROOT / "docs" / "indexes"
+    pages = {path.name for path in folder.glob("*.md")} - {"README.md"}
+    assert pages <= set(LINK.findall((folder / "README.md").read_text()))
