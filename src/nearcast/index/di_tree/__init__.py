@@ -1,4 +1,4 @@
-"""DI-Tree, the dual-ended interval tree (Li et al., ICDE 2024).
+"""DI-Tree, the dual-ended interval tree (Li et al.; sections below are the paper's).
 
 Intervals are classified at split points by where *both* ends lie: left, right, or across.
 Those across are stored by their lower and by their upper ends, for on either side of the

@@ -9,21 +9,31 @@ from nearcast.kernels.cells import LAST_CELL, cell
 
 
 @kernel
-def _shares(c, rows, domains):
-    """The share of its domain that each predicate of the rows holds for, row after row."""
-    total = 0
+def _by_column(c, rows, domains):
+    """The rows' predicates grouped by column: offsets, row numbers, and the shares they hold for.
+
+    A predicate's share is that of the cells of its domain which it meets.
+    """
+    columns = domains.lo.size
+    offset = np.zeros(columns + 1, np.int64)
     for i in range(rows.size):
-        total += np.int64(c.count[rows[i]])
-    shares = np.empty(total)
-    n = 0
+        start = np.int64(c.start[rows[i]])
+        for k in range(start, start + np.int64(c.count[rows[i]])):
+            offset[np.int64(c.attr[k]) + 1] += 1
+    for column in range(columns):
+        offset[column + 1] += offset[column]
+    place = offset[:-1].copy()
+    clause = np.empty(offset[columns], np.int64)
+    share = np.empty(offset[columns])
     for i in range(rows.size):
         start = np.int64(c.start[rows[i]])
         for k in range(start, start + np.int64(c.count[rows[i]])):
             column = c.attr[k]
             width = cell(domains, column, c.high[k]) - cell(domains, column, c.low[k])
-            shares[n] = (width + 1) / (LAST_CELL + 1)
-            n += 1
-    return shares
+            clause[place[column]] = i
+            share[place[column]] = (width + 1) / (LAST_CELL + 1)
+            place[column] += 1
+    return offset, clause, share
 
 
 @kernel
@@ -34,39 +44,25 @@ def tolerated(c, rows, domains, tolerance):
     it by the share of the predicate there.
     """
     columns = domains.lo.size
-    shares = _shares(c, rows, domains)
+    offset, clause, share = _by_column(c, rows, domains)
     chance = np.ones(rows.size)
+    for k in range(clause.size):
+        chance[clause[k]] *= share[k]
     added = np.zeros(columns)
-    used = np.zeros(columns, np.bool_)
-    n = 0
-    for i in range(rows.size):
-        start, count = np.int64(c.start[rows[i]]), np.int64(c.count[rows[i]])
-        for k in range(count):
-            chance[i] *= shares[n + k]
-        for k in range(count):
-            used[c.attr[start + k]] = True
-            added[c.attr[start + k]] += chance[i] * (1 / shares[n + k] - 1)
-        n += count
-    right = chance.sum()
-    skipped = np.zeros(columns, np.bool_)
+    for column in range(columns):
+        for k in range(offset[column], offset[column + 1]):
+            added[column] += chance[clause[k]] * (1 / share[k] - 1)
+    right = answers = chance.sum()
     found = np.empty(columns, np.int64)
-    m = 0
+    n = 0
     for column in np.argsort(added):
-        if not used[column]:
+        if offset[column] == offset[column + 1]:
             continue
-        skipped[column] = True
-        answers = 0.0
-        n = 0
-        for i in range(rows.size):
-            more = chance[i]
-            start, count = np.int64(c.start[rows[i]]), np.int64(c.count[rows[i]])
-            for k in range(count):
-                if skipped[c.attr[start + k]]:
-                    more /= shares[n + k]
-            answers += more
-            n += count
+        for k in range(offset[column], offset[column + 1]):
+            answers += chance[clause[k]] * (1 / share[k] - 1)
+            chance[clause[k]] /= share[k]
         if not (right > 0 and answers - right <= tolerance * answers):
             break
-        found[m] = column
-        m += 1
-    return found[:m]
+        found[n] = column
+        n += 1
+    return found[:n]
