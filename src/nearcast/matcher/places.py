@@ -70,8 +70,10 @@ def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
             return [_around(region.x, region.y, region.radius_m)]
         return _pieces(_cap_bounds(region.x, region.y, region.radius_m), space)
     if isinstance(region, Box):
-        _, (xmin, ymin, xmax, ymax) = shape_floats(region)
-        return _pieces((xmin, ymin, xmax, ymax), space)
+        if region.xmin > region.xmax:  # cut, not turned: adding 360 would round the ends
+            west = (-180.0, region.ymin, region.xmax, region.ymax)
+            return [west, (region.xmin, region.ymin, 180.0, region.ymax)]
+        return _pieces((region.xmin, region.ymin, region.xmax, region.ymax), space)
     return _pieces(region.bounds, space)
 
 

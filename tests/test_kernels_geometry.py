@@ -1,0 +1,239 @@
+"""The geometry kernels against rational arithmetic, the oracle and shapely."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nearcast.kernels import geometry
+from nearcast.matcher.places import shape_floats
+from nearcast.model.geometry import Box, Location, Point, Polygon
+from tests import oracle_geometry
+from tests.strategies import boxes, points, polygons
+
+EXAMPLES = settings(max_examples=80, deadline=None)
+
+
+def sign(value: Fraction) -> int:
+    return (value > 0) - (value < 0)
+
+
+def nudged(value: float, steps: int) -> float:
+    for _ in range(abs(steps)):
+        value = math.nextafter(value, math.inf if steps > 0 else -math.inf)
+    return value
+
+
+# --- orientation ------------------------------------------------------------------------------
+
+STEPS = st.integers(-2, 2)
+PLAIN = st.floats(-1e6, 1e6)
+
+
+def turn(ax: float, ay: float, bx: float, by: float, cx: float, cy: float) -> int:
+    a, b, c = ((Fraction(x), Fraction(y)) for x, y in ((ax, ay), (bx, by), (cx, cy)))
+    return sign((a[0] - c[0]) * (b[1] - c[1]) - (a[1] - c[1]) * (b[0] - c[0]))
+
+
+@EXAMPLES
+@given(PLAIN, PLAIN, PLAIN, PLAIN, st.floats(-3, 3), STEPS, STEPS)
+@example(0.1, 0.1, 0.3, 0.3, 0.5, 0, 1)
+@example(1e6, 1e-6, -1e6, -1e-6, 0.5, 0, 0)
+def test_orientation_is_exact_near_a_line(ax, ay, bx, by, t, dx, dy) -> None:
+    cx, cy = nudged(ax + t * (bx - ax), dx), nudged(ay + t * (by - ay), dy)
+    assert geometry.orient(ax, ay, bx, by, cx, cy) == turn(ax, ay, bx, by, cx, cy)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-600, 2.0**-300, 1.0, 2.0**500, 2.0**1000])
+def test_orientation_of_the_huge_and_the_tiny(scale) -> None:
+    left, right, line = (1, 1, 3, 2, 2, 2), (1, 1, 3, 2, 2, 1), (1, 1, 3, 3, 2, 2)
+    for corners in (left, right, line):
+        scaled = tuple(scale * value for value in corners)
+        assert geometry.orient(*scaled) == turn(*corners)
+
+
+# --- points in polygons -----------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(polygons("planar"), st.integers(0, 20), st.floats(0, 1), STEPS, STEPS, st.floats(0.1, 7))
+def test_points_near_a_border(polygon, edge, t, dx, dy, scale) -> None:
+    scaled = Polygon(
+        [(x * scale, y * scale) for x, y in polygon.exterior],
+        [[(x * scale, y * scale) for x, y in hole] for hole in polygon.holes],
+    )
+    edges = [
+        (ring[i], ring[(i + 1) % len(ring)]) for ring in scaled.rings for i in range(len(ring))
+    ]
+    (ax, ay), (bx, by) = edges[edge % len(edges)]
+    x, y = nudged(ax + t * (bx - ax), dx), nudged(ay + t * (by - ay), dy)
+    shape = oracle_geometry.exact(scaled)
+    wanted = oracle_geometry.contains_point(shape, (Fraction(x), Fraction(y)))
+    kind, floats = shape_floats(scaled)
+    assert geometry.point_in_shape(kind, np.array(floats), 0, x, y, False) == wanted
+
+
+# --- circles on a plane -----------------------------------------------------------------------
+
+
+def apart(x1: float, y1: float, x2: float, y2: float) -> Fraction:
+    return (Fraction(x2) - Fraction(x1)) ** 2 + (Fraction(y2) - Fraction(y1)) ** 2
+
+
+@pytest.mark.parametrize(
+    "scale", [2.0**-1060, 2.0**-600, 2.0**-340, 2.0**-20, 1.0, 0.1, 1e10, 2.0**460, 2.0**1010]
+)
+@pytest.mark.parametrize(("a", "b", "c"), [(3, 4, 5), (20, 21, 29), (0, 7, 7), (119, 120, 169)])
+def test_borders_of_circles_are_exact_at_any_size(a, b, c, scale) -> None:
+    for x1, y1 in ((0.0, 0.0), (scale, -scale)):
+        x2, y2, radius = x1 + a * scale, y1 - b * scale, c * scale
+        for r in (radius, nudged(radius, 1), nudged(radius, -1), 2 * radius, radius / 2):
+            wanted = apart(x1, y1, x2, y2) <= Fraction(r) ** 2
+            assert geometry.within(x1, y1, x2, y2, r, False) == wanted
+
+
+@EXAMPLES
+@given(PLAIN, PLAIN, st.floats(0, 1e3), st.floats(0, math.tau), STEPS)
+@example(0.1, 0.2, 0.3, 0.0, 0)
+@example(1e6, 1e6, 1e-9, 1.0, 0)
+def test_borders_of_circles_are_exact(x, y, radius, angle, step) -> None:
+    x2, y2 = x + radius * math.cos(angle), nudged(y + radius * math.sin(angle), step)
+    wanted = apart(x, y, x2, y2) <= Fraction(radius) ** 2
+    assert geometry.within(x, y, x2, y2, radius, False) == wanted
+
+
+@pytest.mark.parametrize(
+    ("ends", "radius", "wanted"),
+    [
+        ((0, 0, 1e200, 1e200), 1e200, False),
+        ((0, 0, 1e200, 1e200), 1.5e200, True),
+        ((0, 0, 9e-201, 9e-201), 1e-200, False),
+        ((0, 0, 7e-201, 7e-201), 1e-200, True),
+        ((-1.7e308, 0, 1.7e308, 0), 1.7e308, False),
+        ((1e300, 0, 1e300, 3e-300), 3e-300, True),
+        ((1e300, 0, 1e300, 3e-300), 2.9e-300, False),
+        ((1, 1, 1, 1), 0, True),
+        ((0, 0, 5e-324, 0), 0, False),
+    ],
+)
+def test_circles_whose_squares_no_float_can_hold(ends, radius, wanted) -> None:
+    assert geometry.within(*map(float, ends), float(radius), False) == wanted
+
+
+@EXAMPLES
+@given(PLAIN, PLAIN, st.floats(0, 1e6), st.floats(0, math.tau))
+def test_the_square_of_a_circle_holds_it(x, y, radius, angle) -> None:
+    px, py = x + radius * math.cos(angle), y + radius * math.sin(angle)
+    xmin, ymin, xmax, ymax = geometry.square_bounds(x, y, radius)
+    if apart(x, y, px, py) <= Fraction(radius) ** 2:
+        assert xmin <= px <= xmax
+        assert ymin <= py <= ymax
+
+
+@EXAMPLES
+@given(st.floats(-180, 180), st.floats(-90, 90), st.floats(0, 2.5e7), st.floats(0, math.tau))
+@example(0.0, 89.0, 111_195.0, 3.0)
+@example(180.0, 0.0, 1e7, 1.0)
+def test_the_bounds_of_a_cap_hold_it(lon, lat, radius, bearing) -> None:
+    angle, phi = radius / geometry.EARTH_RADIUS_M * 0.999_999, math.radians(lat)
+    s = math.sin(phi) * math.cos(angle) + math.cos(phi) * math.sin(angle) * math.cos(bearing)
+    lat2 = math.degrees(math.asin(max(-1.0, min(1.0, s))))
+    east = math.sin(bearing) * math.sin(angle) * math.cos(phi)
+    turned = math.degrees(math.atan2(east, math.cos(angle) - math.sin(phi) * s))
+    lon2 = (lon + turned + 540) % 360 - 180
+    if geometry.within(lon, lat, lon2, lat2, radius, True):
+        xmin, ymin, xmax, ymax = geometry.cap_bounds(lon, lat, radius)
+        assert ymin <= lat2 <= ymax
+        assert any(xmin <= lon2 + 360 * k <= xmax for k in (-1, 0, 1))
+
+
+# --- shapes -----------------------------------------------------------------------------------
+
+
+def places(space: str) -> st.SearchStrategy[Location]:
+    return st.one_of(points(space), boxes(space), polygons(space))
+
+
+def areas(space: str) -> st.SearchStrategy[Box | Polygon]:
+    return st.one_of(boxes(space), polygons(space))
+
+
+def encoded(place: Location) -> tuple[int, np.ndarray, int]:
+    kind, floats = shape_floats(place)
+    return kind, np.array(floats), 0
+
+
+@pytest.mark.parametrize("space", ["globe", "planar"])
+@EXAMPLES
+@given(data=st.data())
+def test_shapes_meet_and_cover_as_the_oracle_says(space, data) -> None:
+    outer, inner = data.draw(areas(space)), data.draw(places(space))
+    ends = (*encoded(outer), *encoded(inner), space == "globe")
+    assert geometry.shapes_meet(*ends) == oracle_geometry.places_meet(inner, outer, space)
+    assert geometry.shape_covers(*ends) == oracle_geometry.place_within(inner, outer, space)
+
+
+@EXAMPLES
+@given(areas("planar"), places("planar"))
+def test_distances_between_shapes(first, second) -> None:
+    wanted = oracle_geometry.distance_squared(
+        oracle_geometry.exact(first), oracle_geometry.exact(second)
+    )
+    found = geometry.shapes_distance(*encoded(first), *encoded(second), False)
+    assert found == pytest.approx(math.sqrt(wanted), abs=1e-12)
+    assert (found == 0) == (wanted == 0)
+    shapes = [shapely.polygons(oracle_geometry.corners(p)[0]) for p in (first, second)
+              if isinstance(p, Box)]  # fmt: skip
+    if len(shapes) == 2:
+        assert found == pytest.approx(shapes[0].distance(shapes[1]), abs=1e-12)
+
+
+@EXAMPLES
+@given(areas("globe"), places("globe"))
+def test_distances_on_the_globe(first, second) -> None:
+    project = oracle_geometry.azimuthal_equidistant(*oracle_geometry.centroid(first))
+    wanted = oracle_geometry.distance_squared(
+        oracle_geometry.projected(first, project), oracle_geometry.projected(second, project)
+    )
+    found = geometry.shapes_distance(*encoded(first), *encoded(second), True)
+    assert found == pytest.approx(math.sqrt(wanted), rel=1e-9, abs=1e-3)
+
+
+def test_a_hole_is_no_part_but_its_border_is() -> None:
+    ring = Polygon([(0, 0), (9, 0), (9, 9), (0, 9)], [[(3, 3), (6, 3), (6, 6), (3, 6)]])
+    inside, across, filling = Box(4, 4, 5, 5), Box(4, 4, 7, 5), Box(3, 3, 6, 6)
+    for place, meets, covered in (
+        (inside, False, False),
+        (across, True, False),
+        (filling, True, False),
+        (Box(1, 1, 8, 8), True, False),
+        (Box(0, 0, 9, 3), True, True),
+        (Box(3, 3, 3, 6), True, True),
+        (Point(3, 3), True, True),
+        (Point(4, 4), False, False),
+    ):
+        ends = (*encoded(ring), *encoded(place), False)
+        assert geometry.shapes_meet(*ends) == meets
+        assert geometry.shape_covers(*ends) == covered
+    assert geometry.shapes_distance(*encoded(ring), *encoded(inside), False) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "metres"),
+    [
+        ((0, 0), (0, 90), math.pi / 2 * geometry.EARTH_RADIUS_M),
+        ((0, 0), (180, 0), math.pi * geometry.EARTH_RADIUS_M),
+        ((179.5, 0), (-179.5, 0), math.radians(1) * geometry.EARTH_RADIUS_M),
+        ((10, 90), (-120, 90), 0),
+        ((5, 5), (5, 5), 0),
+    ],
+)
+def test_metres_along_great_circles(first, second, metres) -> None:
+    found = geometry.haversine_m(*map(float, (*first, *second)))
+    assert found == pytest.approx(metres, abs=1e-6)
