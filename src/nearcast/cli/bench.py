@@ -54,6 +54,9 @@ def bench(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE[,VALUE…]", help="Other values for a setting."),
     ] = None,
+    n: Annotated[
+        str | None, typer.Option("--n", metavar="N[,N…]", help="The size; short for --set n=N.")
+    ] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="Rounds after the warm-up.")] = 5,
     seed: Annotated[int, typer.Option(help="The seed of the workloads.")] = 1,
     out: Annotated[Path, typer.Option(help="Where records, plots and the report go.")] = _RESULTS,
@@ -70,6 +73,8 @@ def bench(
 
       nearcast bench ground --quick
 
+      nearcast bench event-matching --n 1000000 --set sweeps=k,w
+
       nearcast bench ground --set subscriptions=100000,1000000 --repetitions 9
     """
     from nearcast.bench import experiments
@@ -81,7 +86,8 @@ def bench(
         raise BenchError(
             f"which experiment? there are: {', '.join(experiments.names())} (nearcast bench --list)"
         )
-    request = _Request(experiment, quick, _given(settings or []), repetitions, seed)
+    given = _given([*(settings or []), *([] if n is None else [f"n={n}"])])
+    request = _Request(experiment, quick, given, repetitions, seed)
     record = _run(experiments.experiment(experiment), request, quiet)
     _show(record)
     _keep(record, out, plots)

@@ -95,13 +95,16 @@ class LiveChange:
 
     @classmethod
     def draw(cls, rows: int, changes: int, seed: int) -> LiveChange:
-        """So many live events of `mo`, and newcomers; each asking one wants one of them."""
+        """Live events of `mo`, and newcomers; each asking one wants one of both at least."""
         source = workload("mo", seed=seed)
         asking = source.subscription_table(_ASKING)
         extra = source.event_table(changes, first=rows)
-        sure = sure_events(asking, source.event_table(_ASKING, first=rows + changes), seed)
-        base = source.event_table(rows).combine_chunks()
-        return cls(source.space, base, pa.concat_tables([extra, sure]).combine_chunks(), asking)
+        spare = source.event_table(2 * _ASKING, first=rows + changes)
+        here, coming = (
+            sure_events(asking, spare.slice(first, _ASKING), seed) for first in (0, _ASKING)
+        )
+        base = pa.concat_tables([source.event_table(rows), here]).combine_chunks()
+        return cls(source.space, base, pa.concat_tables([extra, coming]).combine_chunks(), asking)
 
     @cached_property
     def newcomers(self) -> list[Event]:
