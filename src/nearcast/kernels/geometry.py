@@ -12,7 +12,8 @@ kind   name     floats
 ====== ======== ==========================================================
 
 Borders belong to shapes. Signs of orientations are exact: a float filter decides
-nearly always, an exact expansion decides the rest. On the globe, boxes and polygons
+nearly always, an exact expansion decides the rest (of numbers of any size, if those of
+one place are 0 or within a factor of 1e150 of each other). On the globe, boxes and polygons
 have straight edges in lon/lat and are tried with longitudes shifted by a full turn.
 """
 
