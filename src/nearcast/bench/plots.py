@@ -135,14 +135,18 @@ def _pyplot() -> Any:
 
 
 def _lines(axes: Any, lines: dict[str, Dots]) -> None:
-    for (name, dots), marker in zip(lines.items(), "osD^vP*X<>ph" * 3, strict=False):
+    styles = zip("osD^vP*X<>ph" * 3, ["-"] * 10 + ["--"] * 10 + [":"] * 16, strict=True)
+    for (name, dots), (marker, style) in zip(lines.items(), styles, strict=False):
         xs, medians, lows, highs = zip(*dots, strict=True)
         spread = [
             [median - low for median, low in zip(medians, lows, strict=True)],
             [high - median for median, high in zip(medians, highs, strict=True)],
         ]
-        axes.errorbar(xs, medians, spread, label=name, marker=marker, markersize=5, capsize=3)
-    if len(lines) > 1:
+        look = {"marker": marker, "linestyle": style, "markersize": 5, "capsize": 3}
+        axes.errorbar(xs, medians, spread, label=name, **look)
+    if len(lines) > 4:  # many names would cover the lines
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    elif len(lines) > 1:
         axes.legend()
 
 
