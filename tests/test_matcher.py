@@ -533,6 +533,17 @@ def test_explanations_of_places() -> None:
     assert "✓ location within" in told(matcher, pacific, Event(id="e", location=Point(-179, 0)))
     away = told(matcher, Subscription(id="d", region=Circle(179.5, 0, 9)), SEEN)
     assert away.count("✗") == 1
+    either = Subscription(id="f", where="x < 1 OR y < 1", region=Circle(180, 0, 200_000))
+    assert "clause 2 of 2 fails" in told(matcher, either, Event(id="e", location=Point(-179, 0)))
+    for id, where in (("g", None), ("h", "x < 1 OR y < 1")):
+        across = Subscription(id=id, where=where, region=Box(170, 0, -170, 1))
+        for x, mark in ((175, "✓"), (-175, "✓"), (0, "✗")):
+            seen = Event(id="e", attributes={"x": 0}, location=Point(x, 0))
+            story = told(matcher, across, seen)
+            assert f"{mark} location in the box (170, 0) – (-170, 1)" in story
+            assert ("of 2" in story) is (where is not None)
+            assert "of 4" not in story
+            matcher.remove_subscription(id)
     with pytest.raises(ValidationError):
         matcher.explain("a", Event(id="e", location=Point(0, 95)))
     plane = Matcher(space="planar")

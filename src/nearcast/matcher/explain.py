@@ -105,40 +105,78 @@ def explain(
         None if event.location is None else Place(shape_floats(event.location), space == "globe")
     )
     told = []
-    for row in rows:
+    for row, boxes in _clauses(store, rows):
         checks = [
-            *_place_checks(store, row, event, place),
+            *_place_checks(store, row, boxes, event, place),
             *_predicate_checks(store, row, event, schema),
             *_word_checks(store, row, event, schema),
             *_residual_checks(store, row, event, place),
         ]
         told.append(ClauseExplanation(tuple(checks)))
-    return Explanation(subscription_id, event.id, validity, tuple(told))
+    # A shape cut at the antimeridian stands in two rows that are told in the same words.
+    return Explanation(subscription_id, event.id, validity, tuple(dict.fromkeys(told)))
 
 
-def _place_checks(
-    store: ClauseStore, row: int, event: Event, place: Place | None
-) -> Iterator[Check]:
+def _clauses(store: ClauseStore, rows: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    """Each row with its box; the two halves of a box cut at the antimeridian come as one."""
+    at = 0
+    while at < len(rows):
+        row, boxes = rows[at], _boxes(store, rows[at])
+        if at + 1 < len(rows) and _halves(store, row, rows[at + 1]):
+            boxes += _boxes(store, rows[at + 1])
+            at += 1
+        yield row, boxes
+        at += 1
+
+
+def _boxes(store: ClauseStore, row: int) -> list[Any]:
     t = store.table
     at = int(t.start[row])
     if t.count[row] < 2 or t.attr[at] != X:
+        return []
+    return [np.array([t.low[at], t.low[at + 1], t.high[at], t.high[at + 1]])]
+
+
+def _halves(store: ClauseStore, row: int, other: int) -> bool:
+    """Whether two rows differ only in the side of the antimeridian that their boxes touch."""
+    west, east = _boxes(store, row), _boxes(store, other)
+    if not (west and east) or store.shapes(row) or store.shapes(other):
+        return False
+    touching = west[0][0] == -180.0 and east[0][2] == 180.0
+    level = bool((west[0][[1, 3]] == east[0][[1, 3]]).all())
+    return touching and level and _beside_box(store, row) == _beside_box(store, other)
+
+
+def _beside_box(store: ClauseStore, row: int) -> tuple[object, ...]:
+    """What a row with a box asks for beside it."""
+    t = store.table
+    run = slice(int(t.start[row]) + 2, int(t.start[row]) + int(t.count[row]))
+    numbers = (t.attr[run].tolist(), t.low[run].tolist(), t.high[run].tolist())
+    return (*numbers, store.words(row).tolist(), store.residuals.get(row, ()))
+
+
+def _place_checks(
+    store: ClauseStore, row: int, boxes: list[Any], event: Event, place: Place | None
+) -> Iterator[Check]:
+    if not boxes:
         return
-    box = np.array([t.low[at], t.low[at + 1], t.high[at], t.high[at + 1]])
-    shapes: list[tuple[int, Any]] = list(store.shapes(row)) or [(geometry.BOX, box)]
-    if (
-        place is not None
-        and place.kind == geometry.POINT
-        and all(shape_meets(kind, floats, place) for kind, floats in shapes)
-        and not shape_meets(geometry.BOX, box, place)
-    ):
-        # The row stands for one part of a region cut at the antimeridian: its box decides.
-        shapes.append((geometry.BOX, box))
-    for kind, floats in shapes:
-        wanted = _shape_text(kind, floats)
+    # The box of a row with shapes is only where an index looks for them.
+    shapes: list[tuple[int, list[Any]]] = [(k, [f]) for k, f in store.shapes(row)]
+    for kind, parts in shapes or [(geometry.BOX, boxes)]:
+        wanted = _shape_text(kind, _whole(parts))
         if place is None:
             yield Check(wanted, False, "the event has no location")
             continue
-        yield Check(wanted, shape_meets(kind, floats, place), _where(kind, floats, place, event))
+        held = any(shape_meets(kind, floats, place) for floats in parts)
+        yield Check(wanted, held, _where(kind, parts[0], place, event))
+
+
+def _whole(parts: list[Any]) -> Any:
+    """A shape, or the box of two halves: it begins in the east and ends in the west."""
+    if len(parts) == 1:
+        return parts[0]
+    west, east = parts
+    return np.array([east[0], east[1], west[2], west[3]])
 
 
 def _shape_text(kind: int, f: Any) -> str:
