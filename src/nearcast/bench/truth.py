@@ -109,7 +109,7 @@ def _found(subscriptions: pa.Table, events: pa.Table) -> Iterator[Codes]:
     box = _box(subscriptions)
     places = _places(events)
     for at in range(events.num_rows):
-        left = np.arange(subscriptions.num_rows)
+        left = None
         if box is not None:
             x, y = places[at]
             left = np.flatnonzero((box[0] <= x) & (x <= box[2]) & (box[1] <= y) & (y <= box[3]))
@@ -122,6 +122,7 @@ class _Predicates(NamedTuple):
     A test costs about 10 ns; each leaves fewer subscriptions to the next.
     """
 
+    size: int
     names: list[str]
     codes: list[Codes]
     low: list[Floats]
@@ -144,19 +145,24 @@ class _Predicates(NamedTuple):
             return list(spread)
 
         return cls(
+            sizes.size,
             names,
             ranked(named.indices.to_numpy(), len(names), np.int64),
             ranked(items.field("low").to_numpy(), -np.inf, np.float64),
             ranked(items.field("high").to_numpy(), np.inf, np.float64),
         )
 
-    def left(self, rows: Codes, values: Floats) -> Codes:
-        """Those of the rows whose every interval holds its value; NaN lies in none."""
+    def left(self, rows: Codes | None, values: Floats) -> Codes:
+        """Those of the rows (None: of all) whose every interval holds its value; NaN is in none."""
         given = np.append(values, 0.0)  # the last stands for a predicate that is not there
         for codes, low, high in zip(self.codes, self.low, self.high, strict=True):
-            mine = given[codes[rows]]
-            rows = rows[(low[rows] <= mine) & (mine <= high[rows])]
-        return rows
+            if rows is None:
+                mine = given[codes]
+                rows = np.flatnonzero((low <= mine) & (mine <= high))
+            else:
+                mine = given[codes[rows]]
+                rows = rows[(low[rows] <= mine) & (mine <= high[rows])]
+        return np.arange(self.size) if rows is None else rows
 
 
 def _values(events: pa.Table, names: list[str]) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.experiments.cases import Case, Team, all_at_once, contenders, one_by_one
-from nearcast.bench.experiments.scores import Row, claim, growth_claims, judged, rows
+from nearcast.bench.experiments.scores import Row, checklist, claim, growth_claims, judged, rows
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Scalar, Trial
@@ -150,13 +150,14 @@ def _repeated(case: Case, times: int) -> Any:
 
 
 def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
-    return [
+    claims = [
         *_call_claims(measurements),
         *(c for row in rows(measurements, one("mo", "k")) for c in _mo_claims(measurements, row)),
         *(c for row in judged(measurements, one("di", "n")) for c in _di_claims(measurements, row)),
         *_sweep_claims(measurements),
         *(c for name in _SWEEPS for c in growth_claims(measurements, one(name, "n"))),
     ]
+    return checklist(claims)
 
 
 def _call_claims(measurements: Sequence[Measurement]) -> list[Claim]:

@@ -25,7 +25,7 @@ from nearcast.bench.experiments.cases import (
 )
 from nearcast.bench.experiments.changes import DUE, Change, LiveChange
 from nearcast.bench.experiments.meanwhile import LEAST_S, changing, matching
-from nearcast.bench.experiments.scores import claim, judged
+from nearcast.bench.experiments.scores import checklist, claim, judged
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Scalar, Task, Trial
@@ -247,7 +247,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
         claims += _meanwhile_claims(measurements, name)
     for operation in (ADD_EVENT, REMOVE_EVENT, EXPIRE_EVENT):
         claims += _single_claims(measurements, _named(operation, "mo"), False)
-    return claims
+    return checklist(claims)
 
 
 def _single_claims(measurements: Sequence[Measurement], operation: str, asked: bool) -> list[Claim]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.experiments.cases import Case, adding, contenders
-from nearcast.bench.experiments.scores import claim, judged, rows
+from nearcast.bench.experiments.scores import checklist, claim, judged, rows
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Scalar, Task, Trial
@@ -98,7 +98,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
         for m in row.by_contender.values():
             each = m.memory["total"] / m.work
             claims += claim(row, f"{BOTH}, {m.contender}", each, "bytes a pair")
-    return claims
+    return checklist(claims)
 
 
 _MO = ("scan", "pivot", "mo-tree", "tama", "op-index", "r-star-tree", "quad-tree")

@@ -10,7 +10,7 @@ from typing import Literal
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Scalar
 
-__all__ = ["FULL_SIZE", "Row", "claim", "growth_claims", "judged", "rows"]
+__all__ = ["FULL_SIZE", "Row", "checklist", "claim", "growth_claims", "judged", "rows"]
 
 #: The targets are meant for so many subscriptions (or events); smaller runs have no verdict.
 FULL_SIZE = 1_000_000
@@ -92,3 +92,8 @@ def growth_claims(measurements: Sequence[Measurement], operation: str) -> list[C
             what = f"{operation}: {name}, growth from {few:,} to {many:,}"
             claims.append(Claim(what, power, "(power of n; 1 is linear)"))
     return claims
+
+
+def checklist(claims: Iterable[Claim]) -> list[Claim]:
+    """The claims, those with a target together at the end."""
+    return sorted(claims, key=lambda claim: claim.target is not None)

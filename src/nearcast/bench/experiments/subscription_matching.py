@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.experiments.cases import contenders, groups, pair_table, subscription_object
-from nearcast.bench.experiments.scores import claim, growth_claims, judged
+from nearcast.bench.experiments.scores import checklist, claim, growth_claims, judged
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Scalar, Task, Trial
@@ -148,7 +148,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
             if best is not None:
                 what = f"{best.contender} (its best) / {index}"
                 claims += claim(row, what, row.ratio([best.contender], [index]), "×", least)
-    return claims + growth_claims(measurements, one("n"))
+    return checklist(claims + growth_claims(measurements, one("n")))
 
 
 _INDEXES = (
