@@ -21,6 +21,7 @@ __all__ = ["DUE", "Change", "LiveChange"]
 DUE = EPOCH + 1_000_000
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _ASKING = 20
+_MOST_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,12 @@ class Change:
     extra: pa.Table
 
     @classmethod
-    def draw(cls, name: str, rows: int, changes: int, events: int, seed: int) -> Change:
+    def draw(
+        cls, name: str, rows: int, changes: int, events: int, seed: int, k: int = 10
+    ) -> Change:
         """A case of so many subscriptions, and as many newcomers as there are changes."""
-        source = workload(name, seed=seed)
-        case = Case.draw(source, rows, events, seed)
+        source = workload(name, seed=seed, k=k)
+        case = Case.draw(source, rows, events, seed).within(_MOST_PAIRS)
         return cls(case, source.subscription_table(changes, first=rows))
 
     @cached_property

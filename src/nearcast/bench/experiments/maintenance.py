@@ -54,6 +54,9 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         if name == "mo":
             for rows in plan.numbers("n"):
                 yield from _events(plan, rows)
+        else:
+            for k in plan.numbers("di_k"):
+                yield from _by_size(plan, k, indexes)
 
 
 def _subscriptions(plan: Plan, name: str, rows: int, indexes: Sequence[str]) -> Iterator[Trial]:
@@ -61,13 +64,17 @@ def _subscriptions(plan: Plan, name: str, rows: int, indexes: Sequence[str]) -> 
     case = change.case
     few = len(change.newcomers)
     point: dict[str, Scalar] = {"n": rows}
-    bulk = partial(adding, case, case.subscriptions)
-    yield Trial(
-        _named(BULK, name), contenders(indexes, bulk), lambda: case.truth, point, rows,
-        "subscription", at_most=3,
-    )  # fmt: skip
     team = Team(case)
     for group in team.groups(indexes):
+        yield Trial(
+            _named(BULK, name),
+            contenders(group, partial(adding, case, case.subscriptions)),
+            lambda: case.truth,
+            point,
+            rows,
+            "subscription",
+            at_most=3,
+        )
         for operation, opened, truth, work in (
             (ADD, _adds, lambda: change.truth_with, few),
             (REMOVE, _removes, lambda: case.truth, few),
@@ -78,6 +85,22 @@ def _subscriptions(plan: Plan, name: str, rows: int, indexes: Sequence[str]) -> 
             yield Trial(_named(operation, name), among, truth, point, work, "change")
         team.release()
     yield from _meanwhile(plan, name, change, point)
+
+
+def _by_size(plan: Plan, k: int, indexes: Sequence[str]) -> Iterator[Trial]:
+    """Adding and removing subscriptions of `k` predicates, at the first base."""
+    rows, changes, events = plan.numbers("n")[0], plan.number("changes"), plan.number("events")
+    change = Change.draw("di", rows, changes, events, plan.seed, k)
+    point: dict[str, Scalar] = {"n": rows, "k": k}
+    team = Team(change.case)
+    for group in team.groups(indexes):
+        for operation, opened, truth in (
+            (f"{ADD}, by k", _adds, lambda: change.truth_with),
+            (f"{REMOVE}, by k", _removes, lambda: change.case.truth),
+        ):
+            among = contenders(group, partial(opened, team, change))
+            yield Trial(_named(operation, "di"), among, truth, point, changes, "change")
+        team.release()
 
 
 def _asked(case: Case, matcher: BareMatcher) -> pa.Table:
@@ -286,12 +309,18 @@ def _meanwhile_claims(measurements: Sequence[Measurement], name: str) -> list[Cl
     return claims
 
 
-def _figure(slug: str, operation: str, name: str, source: str) -> Figure:
+def _figure(slug: str, operation: str, name: str, source: str, x: str = "n") -> Figure:
     title = f"{_named(operation, name)} ({source})"
+    label = "base" if x == "n" else "predicates of a subscription"
     return Figure(
-        f"{name}-{slug}", title, _named(operation, name), x="n", x_label="base", log_x=True,
+        f"{name}-{slug}",
+        title,
+        _named(operation, name),
+        x=x,
+        x_label=label,
+        log_x=x == "n",
         log_y=True,
-    )  # fmt: skip
+    )
 
 
 _MO = ("scan", "pivot", "mo-tree", "tama", "op-index", "r-star-tree", "quad-tree")
@@ -305,6 +334,7 @@ EXPERIMENT = Experiment(
         Setting("n", (30_000, 100_000), (300,), "bases: subscriptions (or events) already there"),
         Setting("changes", (1000,), (20,), "changes in a repetition"),
         Setting("events", (50,), (5,), "events that are matched, to see what is there"),
+        Setting("di_k", (2, 6, 10), (4,), "predicates of di, at the first base"),
         Setting("per_s", (10_000,), (1000,), "changes a second while matching"),
         Setting("workloads", ("mo", "di"), ("mo", "di"), "whose subscriptions"),
         Setting("mo_indexes", _MO, ("scan", "pivot", "mo-tree"), "contenders on mo"),
@@ -322,7 +352,7 @@ EXPERIMENT = Experiment(
             _figure(slug, operation, name, source)
             for name, papers in (
                 ("mo", ("figure 10", "figure 11", "section 6.2.5", "section 6.2.5")),
-                ("di", ("figure 8a", "figure 8b", "section V-D", "section V-D")),
+                ("di", ("section V-D",) * 4),
             )
             for (slug, operation), figure in zip(
                 (("add", ADD), ("remove", REMOVE), ("move", MOVE), ("expire", EXPIRE)),
@@ -331,6 +361,8 @@ EXPERIMENT = Experiment(
             )
             for source in (f"{'MO' if name == 'mo' else 'DI'}-Tree, {figure}",)
         ),
+        _figure("add-by-k", f"{ADD}, by k", "di", "DI-Tree, figure 8a", "k"),
+        _figure("remove-by-k", f"{REMOVE}, by k", "di", "DI-Tree, figure 8b", "k"),
         *(
             Figure(
                 f"{name}-bulk",
