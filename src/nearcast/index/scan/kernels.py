@@ -118,9 +118,7 @@ def match_clause(live, rows, c, row, now, counters):
         if k < c1:
             continue
         v0 = word_start[e]
-        if w1 > w0 and not contains_sorted(
-            word, v0, v0 + np.int64(word_count[e]), wanted, w0, w1
-        ):
+        if w1 > w0 and not contains_sorted(word, v0, v0 + np.int64(word_count[e]), wanted, w0, w1):
             continue
         if n == out.size:
             out = grow(out, n)
