@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
-from nearcast.bench import experiments, report, tables
+from nearcast.bench import experiments, report, results, tables
 from nearcast.bench.experiments import cases, event_matching, scores, subscription_matching
 from nearcast.bench.experiments.base import settle
 from nearcast.bench.experiments.changes import Change, LiveChange
@@ -20,6 +21,7 @@ from nearcast.bench.results import Claim, Measurement, Record
 from nearcast.bench.runner import measure, measure_all
 from nearcast.bench.trial import Trial
 from nearcast.bench.truth import true_live_events, true_matches
+from nearcast.cli import app
 from nearcast.datasets import workload
 from nearcast.errors import BenchError
 from nearcast.index import registry
@@ -113,6 +115,17 @@ def test_the_report_has_the_command_under_every_figure(tmp_path: Path):
     assert text.count("<figure>") == len(found.figures)
     assert text.count(f"<code>{command}</code>") == 1 + len(found.figures)
     assert len(list(tmp_path.glob("memory/*.png"))) == len(found.figures)
+
+
+def test_n_is_a_setting_by_another_name(tmp_path: Path):
+    few = ("--set", "workloads=mo", "--set", "mo_indexes=scan", "--set", "both=scan")
+    words = ["bench", "memory", "--quick", "--n", "150", *few, "--no-plots", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    (kept,) = results.load_all(tmp_path)
+    assert kept.settings["n"] == (150,)
+    assert "--set n=150" in kept.command
+    assert {m.work for m in kept.measurements} == {150}
 
 
 class TestCases:
