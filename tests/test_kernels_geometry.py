@@ -11,9 +11,10 @@ import shapely
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from nearcast import Event, Matcher, Subscription
 from nearcast.kernels import geometry
 from nearcast.matcher.places import shape_floats
-from nearcast.model.geometry import Box, Location, Point, Polygon
+from nearcast.model.geometry import Box, Circle, Location, Point, Polygon
 from tests import oracle_geometry
 from tests.strategies import boxes, points, polygons
 
@@ -245,3 +246,14 @@ def test_a_hole_is_no_part_but_its_border_is() -> None:
 def test_metres_along_great_circles(first, second, metres) -> None:
     found = geometry.haversine_m(*map(float, (*first, *second)))
     assert found == pytest.approx(metres, abs=1e-6)
+
+
+def test_a_shape_on_the_far_side_of_the_globe_does_not_meet_a_circle() -> None:
+    """Round the antipode a shape lies round the edge of the map; it does not hold the centre."""
+    here, there = Circle(0, 0, radius_m=1000), Box(178, -2, -178, 2)
+    matcher = Matcher(index="scan")
+    matcher.add_subscriptions([Subscription(id="s", region=here)])
+    event = Event(id="e", location=there)
+    assert not oracle_geometry.place_in_region(there, here, "globe")
+    assert matcher.match_event(event) == []
+    assert not matcher.explain("s", event).matched

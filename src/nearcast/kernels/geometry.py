@@ -386,12 +386,32 @@ def polygon_distance(p, x, y):
     """Euclidean distance of a point from a polygon, 0 inside."""
     if point_in_polygon(p, 0, x, y):
         return 0.0
+    return _border_distance(p, x, y)
+
+
+@kernel
+def _border_distance(p, x, y):
+    """Euclidean distance of a point from the nearest edge of a polygon."""
     edges = _edges(p)
     best = np.inf
     for i in range(len(edges)):
         d = segment_distance(x, y, edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3])
         best = min(best, d)
     return best
+
+
+@kernel
+def _distance_from_centre(p):
+    """Distance of a projected polygon from the projection's centre.
+
+    A shape on the far side of the globe lies round the edge of the map and so seems to hold
+    the centre: with every corner beyond a quarter turn, only its edges count.
+    """
+    quarter = EARTH_RADIUS_M * math.pi / 2
+    for i in range(1 + int(p[0]), len(p), 2):
+        if math.sqrt(p[i] * p[i] + p[i + 1] * p[i + 1]) <= quarter:
+            return polygon_distance(p, 0.0, 0.0)
+    return _border_distance(p, 0.0, 0.0)
 
 
 @kernel
@@ -498,7 +518,7 @@ def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
     b = as_polygon(other_kind, g, other_off)
     if kind == CIRCLE:
         if globe:
-            return polygon_distance(project(b, f[off], f[off + 1]), 0.0, 0.0) <= f[off + 2]
+            return _distance_from_centre(project(b, f[off], f[off + 1])) <= f[off + 2]
         return polygon_distance(b, f[off], f[off + 1]) <= f[off + 2]
     a = as_polygon(kind, f, off)
     turns = 2 if globe else 0
