@@ -22,7 +22,7 @@ from nearcast.bench import rehearsal
 from nearcast.cli import app, findings
 from nearcast.cli.braille import braille
 from nearcast.cli.findings import Finding, all_findings
-from nearcast.errors import BenchError, NearcastError
+from nearcast.errors import BenchError, MissingExtraError, NearcastError
 from nearcast.index import registry
 
 NEARCAST = [sys.executable, "-c", "from nearcast.cli import main; main()"]
@@ -232,6 +232,16 @@ class TestDoctor:
         code, text = run("doctor", "--warm", "--quiet")
         assert code == 1
         assert "is wrong" in text
+
+    def test_warm_notes_an_index_whose_extra_is_not_installed(self, monkeypatch):
+        def lacks(_: str) -> None:
+            raise MissingExtraError("rtree", "bench")
+
+        monkeypatch.setattr(rehearsal, "rehearse", lacks)
+        monkeypatch.setenv("NEARCAST_THREADS", "1")
+        code, text = run("doctor", "--warm")
+        assert code == 0
+        assert re.search(r"^note +scan +rtree is not installed", text, re.MULTILINE)
 
     def test_a_rehearsal_notices_a_wrong_answer(self, monkeypatch: pytest.MonkeyPatch):
         wanted = {**rehearsal._WANTED, "there": []}

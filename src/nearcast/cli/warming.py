@@ -9,6 +9,7 @@ from time import perf_counter
 
 from nearcast import jit
 from nearcast.cli.findings import Finding
+from nearcast.errors import MissingExtraError
 
 __all__ = ["warm"]
 
@@ -38,6 +39,8 @@ def _rehearsed(name: str) -> Finding:
     started = perf_counter()
     try:
         rehearsal.rehearse(name)
+    except MissingExtraError as error:
+        return Finding("note", name, str(error))
     except Exception as error:
         return Finding("bad", name, f"{type(error).__name__}: {error}")
     return Finding("fine", name, f"rehearsed in {perf_counter() - started:.1f} s")
