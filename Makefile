@@ -45,7 +45,7 @@ check: $(DEV) ## what CI asks of every change: style, types, import contracts, d
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_docs.py
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/test_docs.py
 
 bench: $(DEV) ## one experiment (EXPERIMENT=ground), a record, plots and a report
 	@$(BIN)/nearcast bench $(EXPERIMENT)

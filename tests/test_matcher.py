@@ -907,3 +907,25 @@ def test_a_writer_that_gives_up_blocks_nobody(monkeypatch) -> None:
             pass
     with lock.write():
         pass
+
+
+def test_readers_get_their_turn_while_a_writer_never_rests() -> None:
+    lock = ReadWriteLock()
+    stop = threading.Event()
+
+    def write_on() -> None:
+        while not stop.is_set():
+            with lock.write():
+                pass
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        reads = 0
+        while reads < 200:  # would hardly ever get in behind a writer that is preferred
+            with lock.read():
+                reads += 1
+    finally:
+        stop.set()
+        writer.join()
+    assert reads == 200
