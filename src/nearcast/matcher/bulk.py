@@ -122,6 +122,7 @@ def encode_subscriptions(
         boxes = boxes[easy]
     bottom, top = schema.domains()
     arrange.learn(attr, low, high, bottom, top)
+    schema.learn_all(bottom, top)
     _learn_boxes(schema, boxes)
     rows, start, attr, low, high = arrange.arrange(offsets, attr, low, high, boxes, bottom, top)
     if easy is not None:
@@ -362,7 +363,9 @@ def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) 
     if words is None:
         words = np.zeros(table.num_rows + 1, np.int64), np.empty(0, np.int32)
     if intern:
-        arrange.learn(attr, value, value, *schema.domains())
+        bottom, top = schema.domains()
+        arrange.learn(attr, value, value, bottom, top)
+        schema.learn_all(bottom, top)
     return EventDraft(
         ids=_column(table, "id"),
         batch=EventBatch(start, attr, value, *words, len(schema.columns)),

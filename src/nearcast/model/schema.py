@@ -49,10 +49,16 @@ class Schema:
         self._string_list: list[str] = []
         self._word_list: list[str] = []
         self._characters = 0
-        self._low = np.full(16, np.inf)
-        self._high = np.full(16, -np.inf)
+        # Lists, not arrays: single subscriptions look at single numbers, three times faster.
+        self._low: list[float] = []
+        self._high: list[float] = []
         for name, _ in _PLACE:
-            self.columns.append((name, "number"))
+            self._append(name, "number")
+
+    def _append(self, name: str, type_: ColumnType) -> None:
+        self.columns.append((name, type_))
+        self._low.append(math.inf)
+        self._high.append(-math.inf)
 
     # -- interning -------------------------------------------------------------
 
@@ -62,10 +68,7 @@ class Schema:
         code = codes.get(name)
         if code is None:
             code = codes[name] = len(self.columns)
-            self.columns.append((name, type_))
-            if code >= self._low.size:
-                self._low = np.concatenate([self._low, np.full(self._low.size, np.inf)])
-                self._high = np.concatenate([self._high, np.full(self._high.size, -np.inf)])
+            self._append(name, type_)
         return code
 
     def string(self, text: str) -> int:
@@ -106,8 +109,7 @@ class Schema:
             yield
         except BaseException:
             self._forget(*sizes)
-            self._low[: low.size], self._low[low.size :] = low, np.inf
-            self._high[: high.size], self._high[high.size :] = high, -np.inf
+            self._low, self._high = low, high
             raise
 
     def _forget(self, columns: int, strings: int, words: int) -> None:
@@ -127,12 +129,15 @@ class Schema:
 
     def domain(self, column: int) -> tuple[float, float]:
         """The lowest and highest finite value seen in a column; (inf, −inf) before the first."""
-        return float(self._low[column]), float(self._high[column])
+        return self._low[column], self._high[column]
 
     def domains(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Lows and highs of all columns, as views."""
-        n = len(self.columns)
-        return self._low[:n], self._high[:n]
+        """Lows and highs of all columns, as arrays of their own."""
+        return np.array(self._low), np.array(self._high)
+
+    def learn_all(self, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> None:
+        """Take the domains of all columns from arrays that came from `domains`."""
+        self._low, self._high = low.tolist(), high.tolist()
 
     def learn(self, column: int, low: float, high: float) -> None:
         """Widen a column's domain by the finite ones of two values."""
@@ -147,7 +152,7 @@ class Schema:
         """The share of a column's domain that an interval covers: a guess at its selectivity."""
         if low == high:
             return 0.5 if self.columns[column][1] == "bool" else 0.01
-        bottom, top = float(self._low[column]), float(self._high[column])
+        bottom, top = self._low[column], self._high[column]
         if not top > bottom:
             return 1.0
         return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
@@ -156,14 +161,13 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value from which `from_json` makes an equal schema."""
-        low, high = self.domains()
         return {
             "nearcast_schema": _FORMAT,
             "columns": [list(column) for column in self.columns[len(_PLACE) :]],
             "strings": self._string_list,
             "words": self._word_list,
             "domains": [
-                [float(a), float(b)] if b >= a else None for a, b in zip(low, high, strict=True)
+                [a, b] if b >= a else None for a, b in zip(self._low, self._high, strict=True)
             ],
         }
 
