@@ -322,6 +322,14 @@ class ClauseStore:
             at += 2 + size
         return found
 
+    def box(self, row: int) -> tuple[float, float, float, float] | None:
+        """xmin, ymin, xmax, ymax of a row's place, None if it has no region."""
+        t = self.table
+        at = int(t.start[row])
+        if t.count[row] < 2 or t.attr[at] != 0:
+            return None
+        return float(t.low[at]), float(t.low[at + 1]), float(t.high[at]), float(t.high[at + 1])
+
     def words(self, row: int) -> I4:
         """The row's word codes."""
         t = self.table

@@ -19,7 +19,7 @@ from nearcast.errors import (
     ValidationError,
 )
 from nearcast.index import registry
-from nearcast.index.base import EventBatch, MatchReport, Pairs, Rows, new_counters
+from nearcast.index.base import ClauseStore, EventBatch, MatchReport, Pairs, Rows, new_counters
 from nearcast.jit import parallel_threads
 from nearcast.kernels import verify
 from nearcast.matcher import bulk
@@ -331,7 +331,7 @@ class Matcher:
         found = []
         for row in standing.tree.near(search_boxes(event.location, self.space)).tolist():
             owner = int(table.owner[row]) if row < standing.store.rows else -1
-            box = None if owner < 0 else standing.box(row)
+            box = None if owner < 0 else standing.store.box(row)
             if box is None or standing.expires[owner] <= now:
                 continue
             if not verify.holds_elsewhere(
@@ -410,28 +410,29 @@ class Matcher:
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
         with self._lock.write():  # a match may drop what has expired, and that is a change
-            query = Standing()
             clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
             if subscription.expires is not None and subscription.expires <= moment:
                 return []
-            rows = query.add(subscription.id, None, clauses)
+            query = ClauseStore()
             found: set[int] = set()
-            for row in rows.tolist():
-                found.update(self._events_of(query, row, moment))
+            for clause in clauses:
+                found.update(self._events_of(query, query.append(0, *clause), moment))
             ids = self._live.ids.ids_of(self._live.store.table.slot[sorted(found)])
         ids.sort()
         return ids
 
-    def _events_of(self, query: Standing, row: int, now: int) -> list[int]:
+    def _events_of(self, query: ClauseStore, row: int, now: int) -> list[int]:
         """The event rows that one clause row wants."""
         capabilities = self.entry.events
         assert capabilities is not None
-        live, table = self._live.store.table, query.store.table
+        live, table = self._live.store.table, query.table
         candidates = self.index.match_clause(table, row, now, new_counters())
-        count = verify.keep_events(
-            table, row, live, candidates, now, self.space == "globe", not capabilities.words
-        )
-        residuals = query.store.residuals.get(row, ())
+        count = candidates.size
+        if table.extra[row] >= 0 or not capabilities.exact:
+            count = verify.keep_events(
+                table, row, live, candidates, now, self.space == "globe", not capabilities.words
+            )
+        residuals = query.residuals.get(row, ())
         found = [
             e for e in candidates[:count].tolist()
             if not residuals or self._event_passes(residuals, e)
@@ -446,11 +447,11 @@ class Matcher:
         return residuals_hold(residuals, event, self._place(event))
 
     def _extended_events(
-        self, query: Standing, row: int, box: tuple[float, float, float, float], now: int
+        self, query: ClauseStore, row: int, box: tuple[float, float, float, float], now: int
     ) -> list[int]:
-        live, table = self._live.store.table, query.store.table
-        shapes = query.store.shapes(row) or [(2, np.array(box))]
-        residuals = query.store.residuals.get(row, ())
+        live, table = self._live.store.table, query.table
+        shapes = query.shapes(row) or [(2, np.array(box))]
+        residuals = query.residuals.get(row, ())
         found = []
         for e in self._live.tree.near([box]).tolist():
             location = self._live.extended.get(e)

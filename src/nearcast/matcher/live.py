@@ -118,14 +118,6 @@ class Standing:
         corners = (t.low[at], t.low[at + 1], t.high[at], t.high[at + 1])
         return rows, np.stack(corners, axis=1)
 
-    def box(self, row: int) -> tuple[float, float, float, float] | None:
-        """The box of a row, None if it has no region."""
-        t = self.store.table
-        at = int(t.start[row])
-        if t.count[row] < 2 or t.attr[at] != X:
-            return None
-        return float(t.low[at]), float(t.low[at + 1]), float(t.high[at]), float(t.high[at + 1])
-
     def memory(self) -> dict[str, int]:
         """Bytes by part."""
         t = self.store.table
