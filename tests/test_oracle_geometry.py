@@ -39,6 +39,12 @@ def turned(shape: shapely.Geometry, turn: int) -> shapely.Geometry:
     return translate(shape, turn)
 
 
+def covered(inner: shapely.Geometry, outer: shapely.Geometry) -> bool:
+    """Whether nothing of `inner` lies outside; GEOS' `covers` errs where a hole touches a border
+    that both share."""
+    return bool(outer.covers(inner)) or bool(inner.difference(outer).is_empty)
+
+
 @st.composite
 def ragged(draw: st.DrawFn) -> Polygon:
     """Polygons with any corners over whole numbers, in order of their bearing from (1/2, 1/3);
@@ -62,7 +68,7 @@ plane_places = st.one_of(strategies.locations("planar"), ragged())
 def test_relations_on_a_plane_are_those_of_shapely(first, second):
     one, two = to_shapely(first), to_shapely(second)
     assert geometry.places_meet(first, second, "planar") == one.intersects(two)
-    assert geometry.place_within(first, second, "planar") == two.covers(one)
+    assert geometry.place_within(first, second, "planar") == covered(one, two)
     squared = geometry.distance_squared(geometry.exact(first), geometry.exact(second))
     assert math.isclose(math.sqrt(squared), one.distance(two), rel_tol=1e-12, abs_tol=1e-12)
 
@@ -72,7 +78,7 @@ def test_relations_on_a_plane_are_those_of_shapely(first, second):
 def test_relations_on_the_globe_are_those_of_shapely_over_all_turns(first, second):
     one, two = to_shapely(first), to_shapely(second)
     meet = any(turned(one, turn).intersects(two) for turn in TURNS)
-    within = any(two.covers(turned(one, turn)) for turn in TURNS)
+    within = any(covered(turned(one, turn), two) for turn in TURNS)
     assert geometry.places_meet(first, second, "globe") == meet
     if not isinstance(second, Box) or second.xmax - second.xmin != 360:
         assert geometry.place_within(first, second, "globe") == within
