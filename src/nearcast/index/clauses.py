@@ -125,6 +125,10 @@ class ClauseStore:
 
     # -- growing ---------------------------------------------------------------
 
+    def reserve(self, rows: int, predicates: int) -> None:
+        """Make room for so many more."""
+        self._reserve(self.rows + rows, self._predicates.used + predicates, 0, 0, 0)
+
     def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:
         t = self.table
         if (

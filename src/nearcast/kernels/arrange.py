@@ -38,7 +38,10 @@ def arrange(offsets, attr, low, high, box, bottom, top):
     Returns (clause → row, offsets, attr, low, high).
     """
     n = offsets.size - 1
-    total = attr.size + 2 * n
+    total = attr.size
+    for i in range(n):
+        if not np.isnan(box[i, 0]):
+            total += 2
     rows = np.empty(n, np.int32)
     start = np.empty(n + 1, np.int64)
     out_attr = np.empty(total, np.int32)

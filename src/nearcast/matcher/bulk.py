@@ -7,7 +7,7 @@ through the same objects as single ones, so errors and semantics are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, overload
 
@@ -48,6 +48,7 @@ I4: TypeAlias = npt.NDArray[np.int32]
 I8: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _NO_WORD = -2
+_PIECE = 1 << 16  # rows of a table that are encoded together
 _MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
 
 
@@ -76,21 +77,24 @@ def listed(given: Any, kind: type[Event] | type[Subscription]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDraft:
-    """A table of subscriptions, encoded; `clauses.owner` is the table's row."""
+    """A table of subscriptions, encoded piece by piece; an `owner` is the table's row."""
 
     id_offsets: I8
     id_data: npt.NDArray[np.uint8]
     expires: I8
-    clauses: ClauseBatch
+    pieces: list[ClauseBatch]
 
     def bytes_needed(self) -> int:
         """Bytes this will take in the stores."""
-        predicates = int(self.clauses.attr.size)
-        words = 0 if self.clauses.word is None else int(self.clauses.word.size)
-        circles = 0 if self.clauses.circle is None else 64 * self.clauses.size
-        extras = sum(extra_bytes(extra) for extra in self.clauses.extras.values())
-        rows = 60 * self.clauses.size + 18 * predicates + 4 * words + circles + extras
+        rows = sum(_clause_bytes(piece) for piece in self.pieces)
         return rows + int(self.id_data.size) + 25 * int(self.expires.size)
+
+
+def _clause_bytes(clauses: ClauseBatch) -> int:
+    words = 0 if clauses.word is None else int(clauses.word.size)
+    circles = 0 if clauses.circle is None else 64 * clauses.size
+    extras = sum(extra_bytes(extra) for extra in clauses.extras.values())
+    return 60 * clauses.size + 18 * int(clauses.attr.size) + 4 * words + circles + extras
 
 
 def extra_bytes(extra: Extra) -> int:
@@ -101,10 +105,38 @@ def extra_bytes(extra: Extra) -> int:
 def encode_subscriptions(
     table: Any, schema: Schema, space: Space, at: Point | None
 ) -> SubscriptionDraft:
-    """A table of subscriptions in the schema's codes; BatchError for the first bad row."""
+    """A table of subscriptions in the schema's codes; BatchError for the first bad row.
+
+    Works through the table in pieces that stay in the cache, and never copies it whole.
+    """
     from nearcast.model.codec import check_subscription_columns
 
-    table = check_subscription_columns(table).combine_chunks()
+    table = check_subscription_columns(table, combine=False)
+    pieces: list[ClauseBatch] = []
+    first = 0
+    for piece in _pieces(table):
+        try:
+            batch = _encode_piece(piece, schema, space, at)
+        except BatchError as error:
+            raise BatchError(first + error.row, error.cause) from error
+        pieces.append(batch._replace(owner=batch.owner + np.int32(first)))
+        first += piece.num_rows
+    id_offsets, id_data = string_bytes(_column(table, "id"))
+    return SubscriptionDraft(id_offsets, id_data, _times(table, "expires", FOREVER), pieces)
+
+
+def _pieces(table: Any) -> Iterator[Any]:
+    """The table in tables of one chunk, neither huge nor tiny."""
+    import pyarrow as pa
+
+    batches = table.to_batches(max_chunksize=_PIECE)
+    if len(batches) > 1 and table.num_rows < len(batches) * (_PIECE // 16):
+        batches = table.combine_chunks().to_batches(max_chunksize=_PIECE)
+    for batch in batches:
+        yield pa.Table.from_batches([batch])
+
+
+def _encode_piece(table: Any, schema: Schema, space: Space, at: Point | None) -> ClauseBatch:
     by_hand, boxes, circles = _place_columns(table, space)
     for name in ("where", "geometry"):
         if name in table.column_names:
@@ -132,10 +164,7 @@ def encode_subscriptions(
         rows, start, attr, low, high, {}, word_start, word,
         None if circles is None else circles[rows],
     )  # fmt: skip
-    id_offsets, id_data = string_bytes(_column(table, "id"))
-    return SubscriptionDraft(
-        id_offsets, id_data, _times(table, "expires", FOREVER), _with_rows(batch, hand_made)
-    )
+    return _with_rows(batch, hand_made)
 
 
 def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> ClauseBatch:

@@ -170,7 +170,7 @@ class Matcher:
             draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
             self._check_room(draft.bytes_needed())
             slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
-            rows = self._standing.add_many(slots, draft.expires, draft.clauses)
+            rows = self._standing.add_many(slots, draft.expires, draft.pieces)
             self.index.add_clauses(rows)
 
     def remove_subscription(self, id: str) -> None:

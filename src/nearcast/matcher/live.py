@@ -64,14 +64,17 @@ class Standing:
             self._several_rows += len(rows)
         self.tree.touch(rows)
 
-    def add_many(self, slots: I4, expires: I8, batch: ClauseBatch) -> Rows:
-        """Enter many subscriptions whose ids have slots; `batch.owner` names positions."""
+    def add_many(self, slots: I4, expires: I8, pieces: list[ClauseBatch]) -> Rows:
+        """Enter many subscriptions whose ids have slots; an `owner` names the position."""
         self.expires = grown(self.expires, self.ids.slots)
         self._row = grown(self._row, self.ids.slots)
         self.expires[slots] = expires
         self.expiring = self.expiring or bool((expires != FOREVER).any())
-        positions = batch.owner
-        rows = self.store.extend(batch._replace(owner=slots[positions]))
+        self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
+        added = [self.store.extend(p._replace(owner=slots[p.owner])) for p in pieces]
+        nothing = np.empty(0, np.int32)
+        positions = np.concatenate([nothing, *(piece.owner for piece in pieces)])
+        rows = np.concatenate([nothing, *added])
         counts = np.bincount(positions, minlength=slots.size)
         self._row[slots] = -1
         single = counts[positions] == 1

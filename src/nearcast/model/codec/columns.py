@@ -76,12 +76,12 @@ def check_event_columns(table: Table) -> Table:
     return _checked(table, EVENT_COLUMNS, "events")
 
 
-def check_subscription_columns(table: Table) -> Table:
-    """As `check_event_columns`, for subscriptions."""
-    return _checked(table, SUBSCRIPTION_COLUMNS, "subscriptions")
+def check_subscription_columns(table: Table, *, combine: bool = True) -> Table:
+    """As `check_event_columns`, for subscriptions; the chunks stay if not told to combine them."""
+    return _checked(table, SUBSCRIPTION_COLUMNS, "subscriptions", combine)
 
 
-def _checked(given: Table, schema: Any, what: str) -> Table:
+def _checked(given: Table, schema: Any, what: str, combine: bool = True) -> Table:
     if isinstance(given, pa.RecordBatch):
         given = pa.Table.from_batches([given])
     if not isinstance(given, pa.Table):
@@ -92,7 +92,9 @@ def _checked(given: Table, schema: Any, what: str) -> Table:
         for name in schema.names
         if name in given.column_names
     }
-    checked = pa.table(columns).combine_chunks()
+    checked = pa.table(columns)
+    if combine:
+        checked = checked.combine_chunks()
     _check_nulls(checked.column("id"), "id", "give a non-empty string")
     if "keywords" in columns:
         _check_words(checked.column("keywords"))
