@@ -1,11 +1,13 @@
 """`scan`: compare every clause with every event. The yardstick for all others.
 
 Clauses come with their region first and the rest in the order of selectivity (the
-matcher sorts them), and the loop stops at the first predicate that fails: on the
-papers' workloads little more than one cache line a clause is read.
+matcher sorts them), and the loop stops at the first predicate that fails. Regions are
+copied side by side, so that half a cache line decides about most clauses that have one.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from nearcast.index.base import (
     Clauses,
@@ -16,20 +18,26 @@ from nearcast.index.base import (
     Pairs,
     Rows,
 )
+from nearcast.index.columns import grown
 from nearcast.index.scan import kernels
 
 __all__ = ["Scan"]
 
 
 class Scan:
-    """Brute force over the shared stores; holds nothing of its own. O(N) a match."""
+    """Brute force over the shared stores; keeps only a copy of the regions. O(N) a match."""
 
     def __init__(self, clauses: ClauseStore, events: EventStore) -> None:
         self._clauses = clauses
         self._events = events
+        self._box = np.empty((0, 4))
+        self._placed = False
+        """Whether any clause so far has a region."""
 
     def add_clauses(self, rows: Rows) -> None:
-        """Nothing to do: the store is the index."""
+        """Copy the regions; the store is the rest of the index."""
+        self._box = grown(self._box, self._clauses.rows)
+        self._placed |= kernels.set_boxes(self._clauses.table, rows, self._box) > 0
 
     def remove_clauses(self, rows: Rows) -> None:
         """Nothing to do: a freed row is skipped."""
@@ -37,13 +45,17 @@ class Scan:
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """Compare event `at` with every clause."""
         store = self._clauses
-        found: Rows = kernels.match_event(store.table, store.rows, batch, at, counters)
+        found: Rows = kernels.match_event(
+            store.table, self._box, self._placed, store.rows, batch, at, counters
+        )
         return found
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """Compare every event with every clause, on one core."""
         store = self._clauses
-        found: Pairs = kernels.match_events(store.table, store.rows, batch, counters)
+        found: Pairs = kernels.match_events(
+            store.table, self._box, self._placed, store.rows, batch, counters
+        )
         return found
 
     def add_events(self, rows: Rows) -> None:
@@ -59,8 +71,13 @@ class Scan:
         return found
 
     def memory_bytes(self) -> int:
-        """Nothing beside the stores."""
-        return 0
+        """The copy of the regions."""
+        return int(self._box.nbytes)
 
     def check_invariants(self) -> None:
-        """There is nothing that could contradict itself."""
+        """The copied regions are those of the store."""
+        rows = self._clauses.live_rows()
+        if rows.size:
+            again = np.empty_like(self._box)
+            kernels.set_boxes(self._clauses.table, rows, again)
+            assert np.array_equal(self._box[rows], again[rows])
