@@ -134,7 +134,7 @@ def gather_lines(blob, start, length, slots):
     """The strings of many slots one after another, a zero byte between them.
 
     Places first, then one byte of each, then the rest: loads that do not wait for each
-    other overlap, which makes random ids five times cheaper.
+    other overlap: 400 random ids of a million took 2.7 times as long one after another.
     """
     n = slots.size
     begin = np.empty(n, np.int64)

@@ -49,7 +49,7 @@ class Schema:
         self._string_list: list[str] = []
         self._word_list: list[str] = []
         self._characters = 0
-        # Lists, not arrays: single subscriptions look at single numbers, three times faster.
+        # Lists, not arrays: single subscriptions look at single numbers, 1.7 times faster.
         self._low: list[float] = []
         self._high: list[float] = []
         for name, _ in _PLACE:

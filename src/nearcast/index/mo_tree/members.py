@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def runs_of(clauses: Clauses) -> Runs:
     return Runs(clauses.start, clauses.count, clauses.attr, clauses.low, clauses.high)
 
 
-class Members:
+class Members(ABC):
     """What both sides have in common."""
 
     _events = False
@@ -51,17 +52,17 @@ class Members:
 
     # What differs: clauses have intervals, events have values and expire.
 
+    @abstractmethod
     def locate(self, layout: Layout, rows: Rows) -> tuple[Rows, F4]:
         """(buckets, facts) of rows of the store."""
-        raise NotImplementedError
 
+    @abstractmethod
     def insert(self, layout: Layout, rows: Rows, first: int) -> int:
         """Add rows from number `first` on, as far as there is room; returns how far."""
-        raise NotImplementedError
 
+    @abstractmethod
     def runs(self) -> tuple[npt.NDArray[Any], ...]:
         """Start and count by row; column, low and high by item."""
-        raise NotImplementedError
 
     # -- changing --------------------------------------------------------------
 

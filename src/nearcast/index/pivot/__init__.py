@@ -4,8 +4,9 @@ Selective clauses, and all live events, stand in tiles of 512 whose members lie 
 other in the columns that tell most of them apart; a tree finds the tiles, and inside a tile
 a few cache lines decide on many members at once. Broad clauses, which so many events
 satisfy that no path leads past them, are kept in a DI-Tree, whose cost does not depend on
-how many match. Additions and removals change things in place; there is no write buffer,
-and no rebuild that a match would have to wait for.
+how many match. Single additions and removals change tiles in place, without a write
+buffer. What does take its time while matches wait: planning the tree afresh for an addition
+larger than what is there, and the DI-Tree when its broad clauses have doubled.
 """
 
 from __future__ import annotations

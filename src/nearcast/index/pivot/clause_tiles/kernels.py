@@ -39,7 +39,8 @@ PLANES = 7
 #: Words of a column's codes: a line for each bit of the low and of the high code.
 CODE_BLOCK = 2 * PLANES * WORDS
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-#: Survivors of a tile from which on comparing all of its codes pays.
+#: Survivors of a tile from which on all of its codes are compared first: some 1.2 µs for
+#: 20 columns, against 50 ns or more for each survivor that goes to the store (an estimate).
 MANY = 24
 
 
@@ -280,8 +281,7 @@ def _compare(tile, codes, dims, q, mask, sure):
 
     Bit by bit from the highest: `below` has those whose low code has turned out smaller,
     `same` those still equal; `above` and `level` likewise for the high codes. Written out
-    line by line, so that the compiler takes four words at a time: 2.5 times faster than
-    a loop over the bits.
+    line by line, which is some 15 % faster than a loop over the bits.
     """
     plane = codes[tile]
     for d in range(dims[tile]):
