@@ -67,12 +67,12 @@ clean: ## remove the environment and everything that was generated
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e .
+	@$(INSTALL) -c constraints.txt -e '.[spark]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast and its tools into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[bench]' --group dev
+	@$(INSTALL) -c constraints.txt -e '.[spark,text,bench]' --group dev
 	@touch $(CORE) $@
 
 # The first interpreter that answers and fits wins. The newest that fits is the newest for
