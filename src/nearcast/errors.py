@@ -14,6 +14,8 @@
     ├── SchemaError          schemas that do not fit together
     ├── DatasetError         data that cannot be read
     ├── BenchError           a measurement that cannot be trusted, and so is refused
+    ├── SparkError           Spark cannot be started, or not be used in this way
+    ├── SavedError           a saved matcher that cannot be written or read
     └── MissingExtraError    an optional dependency that is not installed
 
 Each carries its data as attributes and says what to do about it.
@@ -35,7 +37,9 @@ __all__ = [
     "FilterTooLarge",
     "MissingExtraError",
     "NearcastError",
+    "SavedError",
     "SchemaError",
+    "SparkError",
     "UnknownIdError",
     "ValidationError",
 ]
@@ -202,6 +206,14 @@ class DatasetError(NearcastError):
 
 class BenchError(NearcastError):
     """A measurement that cannot be trusted, and so is refused."""
+
+
+class SparkError(NearcastError):
+    """Spark cannot be started, or not be used in this way."""
+
+
+class SavedError(NearcastError):
+    """A saved matcher that cannot be written or read."""
 
 
 class MissingExtraError(NearcastError, ImportError):
