@@ -7,6 +7,7 @@
     │   └── BatchError       one bad row of a batch; nothing of the batch was taken
     ├── FilterError          a filter that cannot be read; shows the text with a caret
     │   └── FilterTooLarge   a filter whose normal form needs too many clauses
+    ├── PatternError         a CPSL pattern that cannot be read; line, column and a caret
     ├── DuplicateIdError     an id that is taken already
     ├── UnknownIdError       an id that nobody has (also a KeyError)
     ├── CapabilityError      an index asked for what it cannot do; says which one can
@@ -112,11 +113,30 @@ class FilterError(NearcastError, ValueError):
             return self.message
         if self.position is None:
             return f"{self.message}\n  {_excerpt(self.text, 0)[0]}"
-        start = self.text.rfind("\n", 0, self.position) + 1
-        stop = self.text.find("\n", self.position)
-        line = self.text[start : stop if stop >= 0 else len(self.text)]
-        shown, at = _excerpt(line, self.position - start)
-        return f"{self.message}\n  {shown}\n  {_blank(shown[:at])}^"
+        return f"{self.message}\n{_pointed(self.text, self.position)}"
+
+
+class PatternError(NearcastError, ValueError):
+    """A CPSL pattern that cannot be read: line and column (from 1), the line with a caret."""
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.message = message
+        self.text = text
+        self.position = position
+        self.line = text.count("\n", 0, position) + 1
+        self.column = position - (text.rfind("\n", 0, position) + 1) + 1
+        super().__init__(
+            f"line {self.line}, column {self.column}: {message}\n{_pointed(text, position)}"
+        )
+
+
+def _pointed(text: str, position: int) -> str:
+    """The line of a text that holds a position, and a caret under it."""
+    start = text.rfind("\n", 0, position) + 1
+    stop = text.find("\n", position)
+    line = text[start : stop if stop >= 0 else len(text)]
+    shown, at = _excerpt(line, position - start)
+    return f"  {shown}\n  {_blank(shown[:at])}^"
 
 
 def _excerpt(line: str, at: int, reach: int = 100) -> tuple[str, int]:
