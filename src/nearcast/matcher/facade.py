@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -91,6 +92,7 @@ class Matcher:
         self._standing = Standing()
         self._live = Live(self.schema, space)
         self._lock = ReadWriteLock()
+        self._options = options
         try:
             self.index: Any = self.entry.load()(
                 self._standing.store,
@@ -118,6 +120,70 @@ class Matcher:
     def event_count(self) -> int:
         """The number of live events."""
         return len(self._live.ids)
+
+    # -- on disk ---------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write this matcher into a folder, whole or not at all; `load` maps it into memory."""
+        from nearcast.matcher import saved
+
+        with self._lock.read():
+            saved.save(self, folder)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        verify: bool = False,
+    ) -> Matcher:
+        """Open a matcher that `save` wrote; raises SavedError.
+
+        Takes milliseconds whatever the size: arrays are mapped, and processes of one machine
+        share them until one makes a change, which stays its own. Open only what you trust;
+        `verify` reads all of it and checks that it is what was written.
+        """
+        from nearcast.matcher import saved
+
+        return saved.load(cls, folder, threads=threads, verify=verify)
+
+    def parts(self) -> dict[str, Any]:
+        """What `of_parts` makes a matcher of; shared with this one, not copied."""
+        return {
+            "schema": self.schema,
+            "standing": self._standing,
+            "live": self._live,
+            "index": self.index,
+            "max_bytes": self.max_bytes,
+            "options": self._options,
+        }
+
+    @classmethod
+    def of_parts(
+        cls, index: str, space: Space, parts: dict[str, Any], threads: int | None
+    ) -> Matcher:
+        """A matcher of the parts of another; an index that is not among them is built."""
+        made = cls(
+            index,
+            space,
+            schema=parts["schema"],
+            max_bytes=parts["max_bytes"],
+            threads=threads,
+            **parts["options"],
+        )
+        made._standing, made._live = parts["standing"], parts["live"]
+        if parts["index"] is not None:
+            made.index = parts["index"]
+            return made
+        stores = made._standing.store, made._live.store
+        options = dict(made.entry.options) | parts["options"]
+        made.index = made.entry.load()(*stores, **options)
+        if len(stores[0]):
+            made.index.add_clauses(stores[0].live_rows())
+        if len(stores[1]):
+            made.index.add_events(stores[1].live_rows())
+        return made
 
     # -- subscriptions ---------------------------------------------------------
 
@@ -518,6 +584,19 @@ class Matcher:
                 None if expires == FOREVER else expires,
                 moment,
             )
+
+    def asked(self) -> tuple[frozenset[str], bool]:
+        """(names of the attributes that any subscription asks for, whether any asks for words).
+
+        What stands beside these in an event cannot change an answer. Names of subscriptions
+        that have been removed may still be among them.
+        """
+        with self._lock.read():
+            tests = [t for many in self._standing.store.residuals.values() for t in many]
+            names = {name for name, _ in self.schema.columns[2:]}
+            names |= {t.attribute for t in tests if hasattr(t, "attribute")}
+            words = bool(self.schema.words) or any(not hasattr(t, "attribute") for t in tests)
+        return frozenset(names), words
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: clauses, regions, ids, index, events, schema, and their total."""

@@ -42,6 +42,14 @@ class Standing:
         self._several_rows = 0
         self.tree = RowTree(self._boxes)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the tree, which is packed anew when it is asked for."""
+        return {name: value for name, value in vars(self).items() if name != "tree"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.tree = RowTree(self._boxes)
+
     def add(self, id: str, expires: int | None, clauses: Sequence[EncodedClause]) -> Rows:
         """Add one subscription; returns its rows."""
         slot = self.ids.add(id)
@@ -157,6 +165,14 @@ class Live:
         self.extended: dict[int, Box | Polygon] = {}
         """Row → location, where it is not a point."""
         self._corners = 0
+        self.tree = RowTree(self._boxes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the tree, which is packed anew when it is asked for."""
+        return {name: value for name, value in vars(self).items() if name != "tree"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self.tree = RowTree(self._boxes)
 
     def add(self, event: Event, encoded: EncodedEvent) -> int:
