@@ -31,6 +31,8 @@ from nearcast.index.clauses import Clauses, ClauseStore
 from nearcast.index.events import EventBatch, EventStore
 
 __all__ = [
+    "CHOICES",
+    "BoxIndex",
     "Capabilities",
     "ClauseStore",
     "Clauses",
@@ -59,6 +61,8 @@ class Capabilities:
     """Closed intervals on columns; x and y of a point are columns too."""
     words: bool = False
     """All words of the clause occur in the event."""
+    boxes: bool = False
+    """Regions meet the box of an extended location (`BoxIndex.match_boxes`)."""
     updates: bool = True
     """Rows can be added and removed after the first build."""
     exact: bool = True
@@ -80,16 +84,31 @@ class MatchReport(NamedTuple):
     """Rows whose predicates were compared."""
     matches: int
     """Rows the index answered with."""
+    estimated: int = 0
+    """What an index with a cost model expected the work to be, in about nanoseconds."""
+    actual: int = 0
+    """The work that was done, counted in the same unit."""
+    choice: str = ""
+    """What the cost model chose most often, of `CHOICES`; empty without a model."""
 
     @classmethod
     def of(cls, counters: Counters) -> MatchReport:
         """The report of the counters that a match filled in."""
-        return cls(int(counters[0]), int(counters[1]), int(counters[2]))
+        made = counters[5:]
+        choice = CHOICES[int(made.argmax())] if made.any() else ""
+        return cls(*(int(number) for number in counters[:5]), choice)
+
+
+#: What a cost model can choose, in the order of their counters.
+CHOICES = ("mbr-trie", "pt-quadtree", "list-pruning")
 
 
 def new_counters() -> Counters:
-    """Fresh counters: nodes, candidates, matches. Matching adds to them."""
-    return np.zeros(3, np.int64)
+    """Fresh counters: the numbers of a `MatchReport`, then how often each choice was made.
+
+    Matching adds to them.
+    """
+    return np.zeros(5 + len(CHOICES), np.int64)
 
 
 @runtime_checkable
@@ -116,6 +135,19 @@ class SubscriptionIndex(Protocol):
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the structure contradicts itself. Slow; for tests."""
+
+
+@runtime_checkable
+class BoxIndex(Protocol):
+    """Event matching for extended locations: a subscription index that declares `boxes`."""
+
+    def match_boxes(
+        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+    ) -> Pairs:
+        """`match_events` as if event i were everywhere in boxes[i] (xmin, ymin, xmax, ymax).
+
+        A clause's region must meet the closed box; a clause without a region meets any.
+        """
 
 
 @runtime_checkable

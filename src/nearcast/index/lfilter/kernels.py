@@ -1,0 +1,338 @@
+"""LFilter (§5): which of the two structures, and list pruning with both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.index.mbr_trie.kernels import (
+    ASK_MESSAGE,
+    ASK_NODE,
+    ASK_NODE_STEP,
+    ASK_ROOT,
+    COST,
+    root_children,
+    tokens_should_ask,
+    walk,
+)
+from nearcast.index.mbr_trie.kernels import CHECK as TRIE_CHECK
+from nearcast.index.mbr_trie.kernels import VISIT as TRIE_VISIT
+from nearcast.index.pt_quadtree.kernels import (
+    CHECK,
+    EVERYWHERE,
+    ROOT,
+    SCAN,
+    VISIT,
+    candidate_lists,
+    scan_list,
+)
+from nearcast.jit import kernel
+from nearcast.kernels.rows import grow
+from nearcast.kernels.tokens import (
+    all_in,
+    first_not_below,
+    lookup,
+    message_tokens,
+    rest_holds,
+    room_for,
+    table_size,
+)
+
+#: The choices, as `nearcast.index.base.CHOICES` names them.
+BY_TRIE, BY_LISTS, BY_PRUNING = 0, 1, 2
+
+#: A step of a binary search in a list, in nanoseconds.
+STEP = 2.5
+
+
+@kernel
+def steps_of(size):
+    """Steps of a binary search among so many."""
+    steps = 1
+    while (1 << steps) < size:
+        steps += 1
+    return steps
+
+
+@kernel
+def lists_ahead(cell, child, starts, lists, items, extent, x0, y0, x1, y1, stack):
+    """About how many lists a message will reach, and how many items: cand_Q of §5.3.
+
+    Goes down while a cell is larger than the message (for a point, to its leaf: exact),
+    and takes the share that the message covers of a smaller one.
+    """
+    n = 1.0 if starts[EVERYWHERE + 1] > starts[EVERYWHERE] else 0.0
+    m = np.float64(starts[EVERYWHERE + 1] - starts[EVERYWHERE])
+    if child.size == 1 or not (
+        extent[0] <= x1 and extent[2] >= x0 and extent[1] <= y1 and extent[3] >= y0
+    ):
+        return n, m
+    top = 1
+    stack[0, 0] = ROOT
+    while top > 0:
+        top -= 1
+        node = stack[top, 0]
+        c = np.int64(child[node])
+        own = starts[node + 1] - starts[node]
+        if c > 0:
+            left, bottom = max(cell[node, 0], extent[0]), max(cell[node, 1], extent[1])
+            right, upper = min(cell[node, 2], extent[2]), min(cell[node, 3], extent[3])
+            if right - left <= x1 - x0 and upper - bottom <= y1 - y0:
+                share = (min(right, x1) - max(left, x0)) * (min(upper, y1) - max(bottom, y0))
+                share = max(0.0, share) / ((right - left) * (upper - bottom))
+                n += lists[node] * share
+                m += items[node] * share
+                continue
+            cx, cy = cell[c, 2], cell[c, 3]
+            for q in range(4):
+                if (x1 >= cx if q & 1 else x0 < cx) and (y1 >= cy if q >> 1 else y0 < cy):
+                    stack[top, 0] = c + q
+                    top += 1
+        if own > 0:
+            n += 1
+            m += own
+    return n, m
+
+
+@kernel
+def trie_cost(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share):
+    """The cost of the trie below its root: Cost_T of §3.3.
+
+    Of the first level it is known which nodes are reached. Below it, an entry's next token
+    is in the message with the probability `share`: the part of all occurrences of words
+    that the message's words make up, where the paper takes words to be equally frequent.
+    """
+    cost = 0.0
+    for k in range(m):
+        node = nodes[k]
+        left = n_tokens - index[k]
+        children = t_first[node + 1] - t_first[node]
+        below = t_hi[node] - t_end[node]
+        cost += TRIE_VISIT + (t_end[node] - t_lo[node]) * TRIE_CHECK
+        if children == 0:
+            cost += below * TRIE_CHECK
+        elif left > 0:
+            ask = left * (ASK_NODE + ASK_NODE_STEP * steps_of(children))
+            cost += min(ask, children * ASK_MESSAGE)
+            cost += share * (children * TRIE_VISIT + below * TRIE_CHECK)
+    return cost
+
+
+@kernel
+def prune_list(
+    cell, starts, item, list_node, nodes, index, m,
+    t_token, t_lo, t_end, t_hi, t_first,
+    row, box, start, token, more,
+    c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+    tokens, n_tokens, keys, where, mask, x0, y0, x1, y1, stack, out, n, work,
+):  # fmt: skip
+    """HybridPrune over one list: only items below trie nodes that the message reaches.
+
+    `nodes` are the root's children; below them, whatever is cheaper at each node: compare
+    what is left of the list, or ask the trie on. Returns (out, n, stack).
+    """
+    left, bottom = cell[list_node, 0], cell[list_node, 1]
+    right, upper = cell[list_node, 2], cell[list_node, 3]
+    last = starts[list_node + 1]
+    position = starts[list_node]
+    steps = steps_of(last - position)
+    visits, looked, cost = 0, 0, 0.0
+    for first in range(m):
+        c = nodes[first]
+        cost += steps * STEP
+        position = first_not_below(item, position, last, t_lo[c])
+        if position == last:
+            break
+        if item[position] >= t_hi[c]:
+            continue
+        stop = first_not_below(item, position, last, t_hi[c])
+        top = 1
+        stack[0, 0], stack[0, 1], stack[0, 2] = c, index[first], 1
+        stack[0, 3], stack[0, 4] = position, stop
+        position = stop
+        while top > 0:
+            top -= 1
+            node, j, depth = stack[top, 0], stack[top, 1], stack[top, 2]
+            s, e = stack[top, 3], stack[top, 4]
+            visits += 1
+            a, b = np.int64(t_first[node]), np.int64(t_first[node + 1])
+            end = t_end[node]
+            here = s
+            while here < e and item[here] < end:
+                here += 1
+            deeper = False
+            if a < b and here < e and n_tokens > j:
+                ask = (n_tokens - j) * (ASK_NODE + ASK_NODE_STEP * steps_of(b - a))
+                deeper = min(ask, (b - a) * ASK_MESSAGE) < (e - here) * CHECK
+            for k in range(s, here if deeper else e):
+                i = item[k]
+                if not (
+                    box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
+                ):
+                    continue
+                x, y = max(box[i, 0], x0), max(box[i, 1], y0)
+                if list_node != EVERYWHERE and (x < left or y < bottom or x >= right or y >= upper):
+                    continue
+                r = row[i]
+                if r < 0:
+                    continue
+                if k >= here and not all_in(token, start[i] + depth, start[i + 1], keys, mask):
+                    continue
+                if more[i] and not rest_holds(
+                    c_start, c_count, attr, low, high, r, b_attr, b_value, e0, e1
+                ):
+                    continue
+                if n == out.size:
+                    out = grow(out, n)
+                out[n] = r
+                n += 1
+            if not deeper:
+                looked += e - s
+                continue
+            looked += here - s
+            while top + min(b - a, n_tokens - j) > stack.shape[0]:
+                larger = np.empty((2 * stack.shape[0], 5), np.int64)
+                larger[:top] = stack[:top]
+                stack = larger
+            if tokens_should_ask(n_tokens - j, b - a):
+                cost += (n_tokens - j) * ASK_NODE
+                for k in range(j, n_tokens):
+                    a = first_not_below(t_token, a, b, tokens[k])
+                    if a == b:
+                        break
+                    if t_token[a] == tokens[k]:
+                        here = first_not_below(item, here, e, t_lo[a])
+                        after = first_not_below(item, here, e, t_hi[a])
+                        if after > here:
+                            stack[top, 0], stack[top, 1], stack[top, 2] = a, k + 1, depth + 1
+                            stack[top, 3], stack[top, 4] = here, after
+                            top += 1
+                        here = after
+            else:
+                cost += (b - a) * ASK_MESSAGE
+                for child in range(a, b):
+                    slot = lookup(keys, mask, t_token[child])
+                    if slot < 0:
+                        continue
+                    here = first_not_below(item, here, e, t_lo[child])
+                    after = first_not_below(item, here, e, t_hi[child])
+                    if after > here:
+                        stack[top, 0], stack[top, 1] = child, where[slot] + 1
+                        stack[top, 2], stack[top, 3], stack[top, 4] = depth + 1, here, after
+                        top += 1
+                    here = after
+    work[0] += visits
+    work[1] += looked
+    work[2] += int(cost + visits * TRIE_VISIT + looked * CHECK)
+    return out, n, stack
+
+
+@kernel
+def match(t, q, e, c, rank, shares, batch, boxes, counters):
+    """(events, rows) of a batch whose event i is everywhere in boxes[i]: Algorithm 3."""
+    t_token, t_lo, t_end, t_hi, t_first, t_mbr = t.token, t.lo, t.end, t.hi, t.first, t.mbr
+    t_key, t_child = t.key, t.child
+    cell, child, starts, item, head = q.cell, q.child, q.start, q.item, q.head
+    node_lists, node_items = q.lists, q.items
+    cover, rest, pivot, extent = q.cover, q.rest, q.pivot, q.extent
+    row, box, start, token, more = e.row, e.box, e.start, e.token, e.more
+    c_start, c_count, attr, low, high = c.start, c.count, c.attr, c.low, c.high
+    b_start, b_attr, b_value = batch.start, batch.attr, batch.value
+    w_start, word = batch.word_start, batch.word
+    slots = table_size(batch)
+    keys = np.empty(slots, np.int32)
+    where = np.empty(slots, np.int32)
+    tokens = np.empty(slots, np.int32)
+    nodes = np.empty(slots, np.int64)
+    index = np.empty(slots, np.int64)
+    stack = np.empty((256, 3), np.int64)
+    cell_stack = np.empty((256, 2), np.int64)
+    list_stack = np.empty((64, 5), np.int64)
+    lists = np.empty(64, np.int64)
+    events = np.empty(256, np.int32)
+    found = np.empty(256, np.int32)
+    work = np.zeros(3, np.int64)
+    n = 0
+    for at in range(b_start.size - 1):
+        n_tokens, mask = message_tokens(
+            word, w_start[at], w_start[at + 1], rank, tokens, keys, where
+        )
+        share = 0.0
+        for k in range(w_start[at], w_start[at + 1]):
+            if word[k] < shares.size:
+                share += shares[word[k]]
+        x0, y0, x1, y1 = boxes[at, 0], boxes[at, 1], boxes[at, 2], boxes[at, 3]
+        e0, e1 = b_start[at], b_start[at + 1]
+        before = n
+        ahead, items = lists_ahead(
+            cell, child, starts, node_lists, node_items, extent, x0, y0, x1, y1, cell_stack
+        )
+        by_lists = ahead * VISIT + items * (SCAN + share * CHECK)
+        estimate = by_lists
+        choice = BY_LISTS
+        m = 0
+        if by_lists > n_tokens * ASK_ROOT:
+            m = root_children(t_key, t_child, t_mbr, tokens, n_tokens, x0, y0, x1, y1, nodes, index)
+            asked = n_tokens * ASK_ROOT
+            reached = 0
+            for k in range(m):
+                reached += t_hi[nodes[k]] - t_lo[nodes[k]]
+            each = 1 + items / max(ahead, 1.0)
+            by_pruning = asked + ahead * (VISIT + m * steps_of(each) * STEP)
+            by_pruning += items * (reached / row.size) * CHECK
+            by_trie = asked + trie_cost(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share)
+            estimate += asked
+            if by_pruning < estimate:
+                estimate = by_pruning
+                choice = BY_PRUNING
+            if by_trie < estimate:
+                estimate = by_trie
+                choice = BY_TRIE
+            work[2] += int(asked)
+        counters[3] += int(estimate)
+        counters[5 + choice] += 1
+        if choice == BY_TRIE:
+            while m > stack.shape[0]:
+                stack = np.empty((2 * stack.shape[0], 3), np.int64)
+            for k in range(m):
+                stack[k, 0], stack[k, 1], stack[k, 2] = nodes[k], index[k], 1
+            found, n, stack = walk(
+                t_token, t_lo, t_end, t_hi, t_first, t_mbr, t_key, t_child,
+                row, box, start, token, more,
+                c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+                tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
+                COST, stack, m, found, n, work,
+            )  # fmt: skip
+        else:
+            lists, n_lists, visits, cell_stack = candidate_lists(
+                cell, child, starts, cover, rest, pivot, extent,
+                tokens, n_tokens, keys, mask, x0, y0, x1, y1, cell_stack, lists,
+            )  # fmt: skip
+            work[0] += visits
+            work[2] += int(visits * VISIT)
+            for k in range(n_lists):
+                size = starts[lists[k] + 1] - starts[lists[k]]
+                if choice == BY_PRUNING and m * steps_of(size) * STEP < size * SCAN:
+                    found, n, list_stack = prune_list(
+                        cell, starts, item, lists[k], nodes, index, m,
+                        t_token, t_lo, t_end, t_hi, t_first,
+                        row, box, start, token, more,
+                        c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+                        tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
+                        list_stack, found, n, work,
+                    )  # fmt: skip
+                else:
+                    found, n, looked = scan_list(
+                        cell, starts, item, head, lists[k],
+                        row, box, start, token, more,
+                        c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+                        keys, mask, x0, y0, x1, y1, found, n,
+                    )  # fmt: skip
+                    work[1] += size
+                    work[2] += int(size * SCAN + looked * CHECK)
+        events = room_for(events, before, n - before)
+        events[before:n] = at
+    counters[0] += work[0]
+    counters[1] += work[1]
+    counters[2] += n
+    counters[4] += work[2]
+    return events[:n], found[:n]
