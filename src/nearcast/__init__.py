@@ -23,6 +23,7 @@ from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
 from nearcast.model.subscriptions import Subscription
 
 if TYPE_CHECKING:
+    from nearcast.cpsl.composite import Composite
     from nearcast.matcher import Matcher
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "Around",
     "Box",
     "Circle",
+    "Composite",
     "Event",
     "Matcher",
     "NearcastError",
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 # What needs the compiler or Arrow is imported when first used: `import nearcast` is quick.
-_LAZY = {"Matcher": "nearcast.matcher"}
+_LAZY = {"Composite": "nearcast.cpsl.composite", "Matcher": "nearcast.matcher"}
 
 
 def __getattr__(name: str) -> Any:

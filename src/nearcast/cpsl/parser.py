@@ -32,10 +32,12 @@ from nearcast.cpsl.durations import seconds_to_micros, to_duration
 from nearcast.cpsl.regions import Regions, to_region
 from nearcast.errors import PatternError, ValidationError
 
-__all__ = ["MAX_TEXT", "grammar_text", "parse", "parser"]
+__all__ = ["MAX_COUNT", "MAX_TEXT", "grammar_text", "parse", "parser"]
 
 #: How many characters a text may have.
 MAX_TEXT = 100_000
+#: How many occurrences a repetition may wait for.
+MAX_COUNT = 1_000_000
 
 
 def parse(text: str, regions: Regions | None = None) -> ast.Pattern:
@@ -183,11 +185,14 @@ _PLAIN: dict[str, Callable[..., ast.Node]] = {
     "inside": ast.Inside,
     "overlap": ast.Overlap,
     "same_place": ast.SamePlace,
-    "period": ast.Period,
-    "fixed": ast.Fixed,
-    "following": ast.Following,
     "enclosed": ast.Enclosed,
 }
+
+
+class _Length(int):
+    """A duration that knows where it stands."""
+
+    span: ast.Span
 
 
 class _Reader(Transformer_NonRecursive[Any, Any]):
@@ -227,19 +232,28 @@ class _Reader(Transformer_NonRecursive[Any, Any]):
 
     def on_distance(self, span: ast.Span, parts: list[Any]) -> ast.Distance:
         place, op, metres, body = parts
-        return ast.Distance(place, _word(op), self._number(metres), body, span=span)
+        return ast.Distance(place, _word(op), self._metres(metres), body, span=span)
 
     def on_count(self, span: ast.Span, parts: list[Any]) -> ast.Count:
-        return ast.Count(self._integer(parts[0]), parts[1], span=span)
+        return ast.Count(self._count(parts[0]), parts[1], span=span)
 
     def on_sliding(self, span: ast.Span, parts: list[Any]) -> ast.Sliding:
         n, length, step, body = parts
-        return ast.Sliding(self._integer(n), length, self._integer(step), body, span=span)
+        return ast.Sliding(self._count(n), int(length), self._count(step), body, span=span)
 
     def on_reference(self, span: ast.Span, parts: list[Any]) -> ast.Reference:
         return ast.Reference(str(parts[0]), span=span)
 
-    # Time.
+    # Time. A window with a duration has the duration's span: that is what can be wrong in it.
+
+    def on_fixed(self, _: ast.Span, parts: list[Any]) -> ast.Fixed:
+        return ast.Fixed(parts[0], int(parts[1]), span=parts[1].span)
+
+    def on_following(self, _: ast.Span, parts: list[Any]) -> ast.Following:
+        return ast.Following(parts[0], int(parts[1]), span=parts[1].span)
+
+    def on_period(self, span: ast.Span, parts: list[Any]) -> ast.Period:
+        return ast.Period(int(parts[0]), parts[1], span=span)
 
     def on_time(self, span: ast.Span, parts: list[Any]) -> int:
         text = str(parts[0])
@@ -249,11 +263,15 @@ class _Reader(Transformer_NonRecursive[Any, Any]):
         except ValidationError as error:
             self._fail(f"{text} is no time: {error.remedy}", span)
 
-    def on_duration(self, span: ast.Span, parts: list[Any]) -> int:
+    def on_duration(self, span: ast.Span, parts: list[Any]) -> _Length:
         try:
-            return to_duration(str(parts[0]))
+            length = _Length(to_duration(str(parts[0])))
         except ValidationError as error:
             self._fail(f"{parts[0]} is no duration: {error.remedy}", span)
+        if length < 0:
+            self._fail("a duration is not negative", span)
+        length.span = span
+        return length
 
     # Places.
 
@@ -351,6 +369,18 @@ class _Reader(Transformer_NonRecursive[Any, Any]):
         if not math.isfinite(number):
             self._fail(f"{_shortened(token)} does not fit a float64", _at(token))
         return number
+
+    def _metres(self, token: Token) -> float:
+        metres = self._number(token)
+        if metres < 0:
+            self._fail("a distance is not negative", _at(token))
+        return metres
+
+    def _count(self, token: Token) -> int:
+        count = self._integer(token)
+        if not 1 <= count <= MAX_COUNT:
+            self._fail(f"give a number of 1 to {MAX_COUNT:,} occurrences", _at(token))
+        return count
 
     def _integer(self, token: Token) -> int:
         if len(token) > 18:

@@ -1,0 +1,73 @@
+"""The composite: a pattern that somebody wants to hear of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from nearcast.cpsl.analyze import analyze
+from nearcast.cpsl.ast import Expression, Pattern
+from nearcast.cpsl.parser import parse
+from nearcast.cpsl.regions import Regions
+from nearcast.errors import ValidationError
+from nearcast.model.events import check_id
+
+__all__ = ["MODES", "Composite", "Mode"]
+
+#: How an operator picks partners and what it removes.
+Mode = Literal["first-matching", "chronicle", "recent", "continuous", "cumulative"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A CPSL pattern over plain events, with the way it consumes them.
+
+    `text` is CPSL, or an expression or pattern built in Python (nearcast.cpsl.builder); it is
+    kept as text, and parsed as `pattern`. `regions` are the regions that the text names; a
+    text that names some is kept with their points instead. Raises a PatternError with line,
+    column and caret.
+
+    >>> Composite(id="c1", subscriber="ops", text='Q(3)(STRING: type = "alarm")').consume
+    'first-matching'
+    """
+
+    id: str
+    subscriber: str | None
+    text: str
+    consume: Mode
+    pattern: Pattern = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self,
+        id: str,
+        subscriber: str | None = None,
+        text: str | Expression | Pattern = "",
+        consume: Mode = "first-matching",
+        regions: Regions | None = None,
+    ) -> None:
+        check_id(id, "id")
+        if subscriber is not None:
+            check_id(subscriber, "subscriber")
+        if consume not in MODES:
+            raise ValidationError("consume", consume, f"choose one of {', '.join(MODES)}")
+        pattern = _pattern(text, regions)
+        put = object.__setattr__
+        put(self, "id", id)
+        put(self, "subscriber", subscriber)
+        put(self, "pattern", pattern)
+        put(self, "text", text if isinstance(text, str) and not regions else str(pattern))
+        put(self, "consume", consume)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Composite, (self.id, self.subscriber, self.text, self.consume))
+
+
+def _pattern(given: object, regions: Regions | None) -> Pattern:
+    if isinstance(given, str):
+        return analyze(parse(given, regions), given)
+    if isinstance(given, Expression):
+        given = Pattern(given)
+    if isinstance(given, Pattern):
+        return analyze(given)
+    raise ValidationError("text", given, "give CPSL text, or an expression of the builder")
