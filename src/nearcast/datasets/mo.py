@@ -122,6 +122,14 @@ class MoWorkload(Workload):
         self, rng: np.random.Generator, first: int, rows: int
     ) -> pa.RecordBatch:
         x, y = self._centres(rng, rows).T
+        r, wanted = self.wishes(rng, rows)
+        square = {"xmin": x - r, "ymin": y - r, "xmax": x + r, "ymax": y + r}
+        return pa.record_batch(
+            {"id": columns.numbered("s", first, rows), "intervals": wanted, **square}
+        )
+
+    def wishes(self, rng: np.random.Generator, rows: int) -> tuple[NDArray[np.float64], pa.Array]:
+        """Half-sides in metres and the `intervals` column of subscriptions, wherever they are."""
         r = rng.uniform(*self.r_m, rows)
         size = self.k - 2
         codes = np.flatnonzero(self._popularity.subsets(rng, np.full(rows, size))) % self.m
@@ -132,27 +140,27 @@ class MoWorkload(Workload):
             np.minimum(ends[0], ends[1]),
             np.maximum(ends[0], ends[1]),
         )
-        square = {"xmin": x - r, "ymin": y - r, "xmax": x + r, "ymax": y + r}
-        return pa.record_batch(
-            {"id": columns.numbered("s", first, rows), "intervals": wanted, **square}
-        )
+        return r, wanted
 
     def _event_block(self, rng: np.random.Generator, first: int, rows: int) -> pa.RecordBatch:
         x, y = self.hot_spots[rng.integers(0, len(self.hot_spots), rows)].T
-        least, most = (min(size, self.m) for size in self.event_size)
-        present = self._popularity.subsets(rng, rng.integers(least, most + 1, rows))
-        values = rng.random((self.m, rows))
-        names = [row.tobytes().decode() for row in self._names]
-        attributes = {
-            name: columns.nullable(values[i], present[:, i]) for i, name in enumerate(names)
-        }
         made = {
             "id": columns.numbered("e", first, rows),
-            "attributes": columns.structure(attributes),
+            "attributes": self.attributes(rng, rows),
             "lon": np.ascontiguousarray(x),
             "lat": np.ascontiguousarray(y),
         }
         return pa.record_batch(made | self._times(rng, first, rows))
+
+    def attributes(self, rng: np.random.Generator, rows: int) -> pa.Array:
+        """The `attributes` column of events, wherever they are."""
+        least, most = (min(size, self.m) for size in self.event_size)
+        present = self._popularity.subsets(rng, rng.integers(least, most + 1, rows))
+        values = rng.random((self.m, rows))
+        names = [row.tobytes().decode() for row in self._names]
+        return columns.structure(
+            {name: columns.nullable(values[i], present[:, i]) for i, name in enumerate(names)}
+        )
 
     def _times(self, rng: np.random.Generator, first: int, rows: int) -> dict[str, pa.Array]:
         if self.ttl_s is None:

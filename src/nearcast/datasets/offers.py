@@ -17,7 +17,7 @@ from nearcast.datasets.market import CATEGORIES, TAGS
 from nearcast.datasets.popularity import Popularity
 from nearcast.datasets.town import Addresses, Town
 
-__all__ = ["Market", "Shops", "market", "offer_block", "open_shops"]
+__all__ = ["Market", "Shops", "market", "offer_block", "open_shops", "shops_at"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -87,8 +87,13 @@ class Shops:
 
 def open_shops(rng: np.random.Generator, town: Town, count: int) -> Shops:
     """`count` shops, each publishing as often as its luck has it."""
+    return shops_at(rng, *Addresses(town, quiet=0.02).draw(rng, count))
+
+
+def shops_at(rng: np.random.Generator, lon: Array, lat: Array) -> Shops:
+    """A shop at each place."""
     goods = market()
-    lon, lat = Addresses(town, quiet=0.02).draw(rng, count)
+    count = lon.size
     category = goods.category.draw(rng, count)
     rating = np.round(5 - 4 * rng.beta(1.6, 4.5, count), 1)
     return Shops(
