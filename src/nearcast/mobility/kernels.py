@@ -1,0 +1,474 @@
+"""Safe and impact regions on a grid of square cells, grown cell by cell (Elaps §3.4, §3.5).
+
+All of it happens on a flat map (`nearcast.mobility.plane`). A grid has its corner at
+(x0, y0), cells of side `cell`, `columns` × `rows` of them; cell number = row · columns +
+column. Obstacles are events to keep away from: x, y and how far (`reach`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nearcast.jit import kernel
+
+FREE, PARTLY, UNSAFE = 0, 1, 2
+
+
+@kernel
+def _gap(v, low, high):
+    """How far v lies outside of low … high."""
+    if v < low:
+        return low - v
+    if v > high:
+        return v - high
+    return 0.0
+
+
+@kernel
+def _column_of(v, origin, cell, count):
+    """The column or row of a coordinate, moved to the nearest one of the grid."""
+    at = math.floor((v - origin) / cell)
+    if not at > 0:
+        return 0
+    return count - 1 if at >= count else int(at)
+
+
+@kernel
+def mark(x0, y0, cell, columns, rows, x, y, reach, discs):
+    """What each cell is: FREE, PARTLY within reach of an obstacle, or UNSAFE.
+
+    The first `discs` obstacles are tested by the client itself, so cells that they cover
+    in part stay usable; a cell that meets any other obstacle is UNSAFE.
+    """
+    state = np.zeros(columns * rows, np.uint8)
+    for i in range(x.size):
+        ox, oy, far = x[i], y[i], reach[i]
+        square = far * far
+        first, last = (
+            _column_of(ox - far, x0, cell, columns),
+            _column_of(ox + far, x0, cell, columns),
+        )
+        low, high = _column_of(oy - far, y0, cell, rows), _column_of(oy + far, y0, cell, rows)
+        for row in range(low, high + 1):
+            bottom = y0 + row * cell
+            dy = _gap(oy, bottom, bottom + cell)
+            far_y = max(abs(oy - bottom), abs(oy - bottom - cell))
+            for column in range(first, last + 1):
+                left = x0 + column * cell
+                dx = _gap(ox, left, left + cell)
+                if dx * dx + dy * dy > square:
+                    continue
+                at = row * columns + column
+                if i >= discs:
+                    state[at] = UNSAFE
+                    continue
+                far_x = max(abs(ox - left), abs(ox - left - cell))
+                if far_x * far_x + far_y * far_y <= square:
+                    state[at] = UNSAFE
+                elif state[at] == FREE:
+                    state[at] = PARTLY
+    return state
+
+
+@kernel
+def stamp_of(reach, cell):
+    """Half-widths, row by row, of the cells that a cell's neighbourhood of `reach` meets."""
+    high = int(math.floor(reach / cell)) + 1
+    half = np.empty(2 * high + 1, np.int64)
+    for k in range(-high, high + 1):
+        dy = max(abs(k) - 1, 0) * cell
+        rest = reach * reach - dy * dy
+        half[k + high] = -1 if rest < 0.0 else int(math.floor(math.sqrt(rest) / cell)) + 1
+    return half
+
+
+@kernel
+def extra_rate(size, eccentricity, speed, arrivals, deliveries, cosine, weight):
+    """Messages a second that deliver nothing, for a region of this size.
+
+    A region lasts until its subscriber leaves it (after T), an event arrives in its impact
+    region (rate `arrivals`) or something is delivered (rate `deliveries`, which costs nothing
+    extra). Headings turn by angles of known `cosine` with known `weight`; the border lies at
+    size / (1 − eccentricity · cosine).
+    """
+    if speed <= 0.0:
+        return arrivals
+    total = arrivals + deliveries
+    cost, length = 0.0, 0.0
+    for k in range(cosine.size):
+        stay = size / (1.0 - eccentricity * cosine[k]) / speed
+        x = total * stay
+        gone = -math.expm1(-x)
+        lasting = stay if x < 1e-9 else gone / total
+        cost += weight[k] * ((1.0 - gone) + arrivals * lasting)
+        length += weight[k] * lasting
+    return cost / length if length > 0.0 else np.inf
+
+
+@kernel
+def best_shape(
+    speed, density, radius, deliveries, cosine, weight, eccentricities, smallest, largest
+):
+    """The eccentricity and the size with the fewest extra messages, for events spread evenly.
+
+    The region is an ellipse with the subscriber in one focus, longer ahead than behind.
+    """
+    best, best_e, best_size = np.inf, 0.0, smallest
+    for e in eccentricities:
+        size = smallest
+        while size <= largest:
+            long, short = size / (1.0 - e * e), size / math.sqrt(1.0 - e * e)
+            around = math.pi * (
+                3 * (long + short) - math.sqrt((3 * long + short) * (long + 3 * short))
+            )
+            area = math.pi * long * short + around * radius + math.pi * radius * radius
+            cost = extra_rate(size, e, speed, density * area, deliveries, cosine, weight)
+            if cost < best:
+                best, best_e, best_size = cost, e, size
+            size *= 1.15
+    return best_e, best_size, best
+
+
+@kernel
+def _sift_up(key, item, at):
+    k, v = key[at], item[at]
+    while at > 0:
+        up = (at - 1) >> 1
+        if key[up] <= k:
+            break
+        key[at], item[at] = key[up], item[up]
+        at = up
+    key[at], item[at] = k, v
+
+
+@kernel
+def _pop(key, item, size):
+    """Move the least entry to the end of the heap's `size` entries."""
+    size -= 1
+    k, v = key[size], item[size]
+    key[size], item[size] = key[0], item[0]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and key[child + 1] < key[child]:
+            child += 1
+        if key[child] >= k:
+            break
+        key[at], item[at] = key[child], item[child]
+        at = child
+    if size > 0:
+        key[at], item[at] = k, v
+
+
+@kernel
+def _add_impact(cell_at, columns, half, inside, impact, found, chosen, rate):
+    """Add what a new safe cell brings to the impact region; returns its size and its rate.
+
+    Next to a cell that is safe already only the far ends of the stamp's rows are new.
+    """
+    row, column = cell_at // columns, cell_at % columns
+    high = half.size // 2
+    left = column > 0 and chosen[cell_at - 1]
+    right = column + 1 < columns and chosen[cell_at + 1]
+    more = 0.0
+    for k in range(half.size):
+        w = half[k]
+        if w < 0:
+            continue
+        base = (row + k - high) * columns + column
+        first = base + w if left else base - w
+        last = base - w if right else base + w
+        at = first
+        while at <= last:
+            if not inside[at]:
+                inside[at] = True
+                impact[found] = at
+                found += 1
+                more += rate[at]
+            at += 1
+        if left and right:
+            continue
+    return found, more
+
+
+@kernel
+def grow(
+    x0, y0, cell, columns, rows, px, py, state, half, rate, score_kind, ahead_x, ahead_y, bend,
+    radius, speed, deliveries, cosine, weight, beta, limit_x, limit_y, limit, most,
+):  # fmt: skip
+    """Grow a safe region and its impact region from the cell of (px, py), best cell first.
+
+    `score_kind` 0 is the distance (iGM), 1 the paper's Eq. 8 with α = `bend` (idGM), 2 a
+    conic of eccentricity `bend` (disc). `rate` is the arrival rate of matching events in each
+    cell. `beta` > 0 stops at the first b_m > beta, `beta` = 0 at b_m > (d + r)/(2 d); `beta` < 0
+    keeps the prefix with the fewest extra messages. Cells farther than `limit` from (limit_x,
+    limit_y) are not known: meeting one ends the growth.
+
+    Returns the safe cells, the impact cells, and whether the limit ended it.
+    """
+    size = columns * rows
+    margin = half.size // 2 + 1
+    chosen = np.zeros(size, np.bool_)
+    seen = np.zeros(size, np.bool_)
+    inside = np.zeros(size, np.bool_)
+    safe = np.empty(size, np.int32)
+    impact = np.empty(size, np.int32)
+    key = np.empty(size, np.float64)
+    item = np.empty(size, np.int32)
+    held, count, found = 0, 0, 0
+    arrivals = 0.0
+    best, best_count, best_found = np.inf, 0, 0
+    at_limit = False
+    at = int(math.floor((px - x0) / cell)) + int(math.floor((py - y0) / cell)) * columns
+    key[0], item[0] = 0.0, at
+    held = 1
+    seen[at] = True
+    checked = -1.0
+    while held > 0:
+        score = key[0]
+        _pop(key, item, held)
+        held -= 1
+        at = item[held]
+        row, column = at // columns, at % columns
+        cx, cy = x0 + (column + 0.5) * cell, y0 + (row + 0.5) * cell
+        edge = row < margin or column < margin or row >= rows - margin or column >= columns - margin
+        if edge or math.hypot(cx - limit_x, cy - limit_y) > limit:
+            at_limit = True
+            break
+        if state[at] == UNSAFE:
+            continue
+        fresh, more = _add_impact(at, columns, half, inside, impact, found, chosen, rate)
+        nearest = np.inf
+        for k in range(4):
+            dx, dy = (1, 0) if k == 0 else (-1, 0) if k == 1 else (0, 1) if k == 2 else (0, -1)
+            near = at + dx + dy * columns
+            if seen[near]:
+                continue
+            nx, ny = cx + dx * cell - px, cy + dy * cell - py
+            centre = math.hypot(nx, ny)
+            cosine_to = (nx * ahead_x + ny * ahead_y) / centre if centre > 0.0 else 1.0
+            gap = math.hypot(max(abs(nx) - cell / 2, 0.0), max(abs(ny) - cell / 2, 0.0))
+            nearest = min(nearest, gap)
+            if score_kind == 0:
+                mark_at = gap
+            elif score_kind == 1:
+                mark_at = bend * (1.0 - cosine_to) / 2.0 + (1.0 - bend) * gap / (10.0 * radius)
+            else:
+                mark_at = centre * (1.0 - bend * cosine_to)
+            key[held], item[held] = mark_at, near
+            _sift_up(key, item, held)
+            held += 1
+            seen[near] = True
+        if beta >= 0.0:
+            top = nearest
+            if held > 0:
+                other = item[0]
+                nx = abs(x0 + (other % columns + 0.5) * cell - px)
+                ny = abs(y0 + (other // columns + 0.5) * cell - py)
+                top = min(top, math.hypot(max(nx - cell / 2, 0.0), max(ny - cell / 2, 0.0)))
+            border = top / (1.0 - bend) if score_kind == 2 and top < np.inf else top
+            stay = border / speed if speed > 0.0 else np.inf
+            want = (
+                beta if beta > 0.0 else (border + radius) / (2.0 * border) if border > 0.0 else 1.0
+            )
+            balance = stay * (arrivals + more) if arrivals + more > 0.0 else 0.0
+            if balance > want and count > 0 and border > 0.0:
+                for k in range(found, fresh):
+                    inside[impact[k]] = False
+                break
+        chosen[at] = True
+        safe[count] = at
+        count += 1
+        found = fresh
+        arrivals += more
+        best_count, best_found = (count, found) if beta >= 0.0 else (best_count, best_found)
+        if beta < 0.0 and (held == 0 or key[0] >= checked + cell / 4 or count == 1):
+            checked = max(score, checked)
+            border = key[0] if held > 0 else np.inf
+            cost = arrivals
+            if border < np.inf:
+                size_now = max(border - cell / 2, cell / 2)
+                cost = extra_rate(size_now, bend, speed, arrivals, deliveries, cosine, weight)
+            if cost <= best:
+                best, best_count, best_found = cost, count, found
+            elif arrivals > 1.5 * best and count > 8:
+                break
+        if count >= most:
+            break
+    return safe[:best_count].copy(), impact[:best_found].copy(), at_limit
+
+
+@kernel
+def dilate(columns, rows, safe, half):
+    """The cells of the impact region of any set of safe cells."""
+    size = columns * rows
+    high = half.size // 2
+    gap = np.empty(size, np.int32)  # to the nearest safe cell in the same row
+    far = columns + rows
+    for row in range(rows):
+        base = row * columns
+        run = far
+        for column in range(columns):
+            run = 0 if safe[base + column] else run + 1
+            gap[base + column] = run
+        run = far
+        for column in range(columns - 1, -1, -1):
+            run = 0 if safe[base + column] else run + 1
+            if run < gap[base + column]:
+                gap[base + column] = run
+    out = np.zeros(size, np.bool_)
+    for row in range(rows):
+        for k in range(-high, high + 1):
+            other = row + k
+            w = half[k + high]
+            if w < 0 or other < 0 or other >= rows:
+                continue
+            base, from_ = row * columns, other * columns
+            for column in range(columns):
+                if gap[from_ + column] <= w:
+                    out[base + column] = True
+    return out
+
+
+@kernel
+def z_order(column, row):
+    """Columns and rows interleaved: bit 2k from the column, bit 2k + 1 from the row."""
+    code = np.empty(column.size, np.int64)
+    for i in range(column.size):
+        z = 0
+        for k in range(16):
+            z |= ((int(column[i]) >> k) & 1) << (2 * k)
+            z |= ((int(row[i]) >> k) & 1) << (2 * k + 1)
+        code[i] = z
+    return code
+
+
+@kernel
+def raster_rates(x0, y0, cell, columns, rows, left, bottom, block, across, up, density):
+    """The rate of each cell, from a coarse raster of densities (per unit of area)."""
+    rate = np.empty(columns * rows)
+    area = cell * cell
+    for row in range(rows):
+        j = _column_of(y0 + (row + 0.5) * cell, bottom, block, up)
+        for column in range(columns):
+            i = _column_of(x0 + (column + 0.5) * cell, left, block, across)
+            rate[row * columns + column] = area * density[j * across + i]
+    return rate
+
+
+@kernel
+def touched(x0, y0, cell, columns, rows, safe, x, y, reach):
+    """Which obstacles come within reach of some chosen cell."""
+    chosen = np.zeros(columns * rows, np.bool_)
+    for at in safe:
+        chosen[at] = True
+    out = np.zeros(x.size, np.bool_)
+    for i in range(x.size):
+        ox, oy, far = x[i], y[i], reach[i]
+        first, last = (
+            _column_of(ox - far, x0, cell, columns),
+            _column_of(ox + far, x0, cell, columns),
+        )
+        low, high = _column_of(oy - far, y0, cell, rows), _column_of(oy + far, y0, cell, rows)
+        for row in range(low, high + 1):
+            if out[i]:
+                break
+            bottom = y0 + row * cell
+            dy = _gap(oy, bottom, bottom + cell)
+            for column in range(first, last + 1):
+                if not chosen[row * columns + column]:
+                    continue
+                left = x0 + column * cell
+                dx = _gap(ox, left, left + cell)
+                if dx * dx + dy * dy <= far * far:
+                    out[i] = True
+                    break
+    return out
+
+
+@kernel
+def clip_cell(planes, side):
+    """A square of ± side cut by half-planes a·u + b·v ≤ c: corners, and whose edge follows each.
+
+    The owner of an edge is the number of its half-plane, or −1 for the square's own.
+    """
+    corner = np.array([[-side, -side], [side, -side], [side, side], [-side, side]])
+    owner = np.full(4, -1, np.int64)
+    for i in range(len(planes)):
+        a, b, c = planes[i, 0], planes[i, 1], planes[i, 2]
+        n = len(corner)
+        worst = -np.inf
+        for k in range(n):
+            worst = max(worst, a * corner[k, 0] + b * corner[k, 1] - c)
+        if worst <= 0.0 or n == 0 or (a == 0.0 and b == 0.0):
+            continue
+        cut = np.empty((n + 2, 2))
+        whose = np.empty(n + 2, np.int64)
+        m = 0
+        for k in range(n):
+            j = k + 1 if k + 1 < n else 0
+            d = a * corner[k, 0] + b * corner[k, 1] - c
+            e = a * corner[j, 0] + b * corner[j, 1] - c
+            if d <= 0.0:
+                cut[m] = corner[k]
+                whose[m] = owner[k]
+                m += 1
+            if (d <= 0.0) != (e <= 0.0):
+                t = d / (d - e)
+                cut[m, 0] = corner[k, 0] + t * (corner[j, 0] - corner[k, 0])
+                cut[m, 1] = corner[k, 1] + t * (corner[j, 1] - corner[k, 1])
+                whose[m] = i if d <= 0.0 else owner[k]
+                m += 1
+        corner, owner = cut[:m].copy(), whose[:m].copy()
+    return corner, owner
+
+
+@kernel
+def polygon_gap(corner, x, y):
+    """The distance from a point to a convex polygon with corners counterclockwise; 0 inside."""
+    n = len(corner)
+    best = np.inf
+    inside = n > 2
+    for k in range(n):
+        j = k + 1 if k + 1 < n else 0
+        ax, ay, bx, by = corner[k, 0], corner[k, 1], corner[j, 0], corner[j, 1]
+        dx, dy = bx - ax, by - ay
+        if dx * (y - ay) - dy * (x - ax) < 0.0:
+            inside = False
+        square = dx * dx + dy * dy
+        t = ((x - ax) * dx + (y - ay) * dy) / square if square > 0.0 else 0.0
+        t = min(max(t, 0.0), 1.0)
+        best = min(best, math.hypot(x - ax - t * dx, y - ay - t * dy))
+    return 0.0 if inside else best
+
+
+@kernel
+def sphere_gap(corner, x, y, z):
+    """The angle from a unit vector to a convex polygon of great circles; 0 inside."""
+    n = len(corner)
+    best = np.inf
+    inside = n > 2
+    for k in range(n):
+        j = k + 1 if k + 1 < n else 0
+        ax, ay, az = corner[k, 0], corner[k, 1], corner[k, 2]
+        bx, by, bz = corner[j, 0], corner[j, 1], corner[j, 2]
+        nx, ny, nz = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+        length = math.sqrt(nx * nx + ny * ny + nz * nz)
+        off = math.hypot(math.hypot(x - ax, y - ay), z - az)
+        best = min(best, 2.0 * math.asin(min(1.0, off / 2.0)))
+        if length < 1e-15:
+            continue
+        side = (nx * x + ny * y + nz * z) / length
+        if side < 0.0:
+            inside = False
+        # the foot of the perpendicular lies between the ends if it is on the inner side of both
+        fx, fy, fz = x - side * nx / length, y - side * ny / length, z - side * nz / length
+        from_a = (ny * az - nz * ay) * fx + (nz * ax - nx * az) * fy + (nx * ay - ny * ax) * fz
+        to_b = (by * nz - bz * ny) * fx + (bz * nx - bx * nz) * fy + (bx * ny - by * nx) * fz
+        if from_a >= 0.0 and to_b >= 0.0:
+            best = min(best, abs(math.asin(min(1.0, max(-1.0, side)))))
+    return 0.0 if inside else best

@@ -1,0 +1,221 @@
+"""What the server has learnt: how often and where events arrive, who wants them, who moves how.
+
+Everything is kept incrementally and forgets: an arrival, a match or a report costs a few
+numbers. Time is in microseconds, rates are per second.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import Micros
+from nearcast.mobility.plane import EARTH_RADIUS_M, Plane, distance
+from nearcast.model.geometry import Space
+
+__all__ = ["TURNS", "Arrivals", "Density", "Motion", "Selectivity", "Turns"]
+
+Floats = npt.NDArray[np.float64]
+_DEGREE_M = math.pi * EARTH_RADIUS_M / 180
+_SLOTS = 1 << 16
+
+
+@dataclass(slots=True)
+class _Decayed:
+    """A count that forgets with time constant `tau_s`, and how much time it has seen."""
+
+    tau_s: float
+    value: float = 0.0
+    elapsed_s: float = 0.0
+    last: Micros | None = None
+
+    def add(self, count: float, now: Micros) -> None:
+        if self.last is not None and now > self.last:
+            passed = (now - self.last) / 1e6
+            keep = math.exp(-passed / self.tau_s)
+            self.value *= keep
+            self.elapsed_s = self.elapsed_s * keep + self.tau_s * (1 - keep)
+        self.last = now if self.last is None else max(now, self.last)
+        self.value += count
+
+    def rate(self, now: Micros) -> float:
+        self.add(0.0, now)
+        return self.value / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+
+class Arrivals:
+    """Events per second: over the last minutes where enough arrive, else over the last hours."""
+
+    def __init__(self, quick_s: float = 100.0, slow_s: float = 7200.0) -> None:
+        self._quick, self._slow = _Decayed(quick_s), _Decayed(slow_s)
+
+    def add(self, count: int, now: Micros) -> None:
+        """Count arrivals."""
+        self._quick.add(count, now)
+        self._slow.add(count, now)
+
+    def rate(self, now: Micros) -> float:
+        """Events per second at present."""
+        quick = self._quick.rate(now)
+        return quick if self._quick.value >= 30 else self._slow.rate(now)
+
+
+class Density:
+    """Where events arrive: decayed counts on a lattice, hashed into a fixed table.
+
+    `side` is the lattice's cell in units of the space (metres on the globe). Two cells that
+    share a slot are taken for one: that costs messages, never a notification.
+    """
+
+    def __init__(self, space: Space, side: float, tau_s: float = 6 * 3600.0) -> None:
+        self.space: Space = space
+        self.side = side
+        self._tau_s = tau_s
+        self._count = np.zeros(_SLOTS)
+        self._scale = 1.0
+        self._total = 0.0
+        self._used = 0
+        self._start: Micros | None = None
+
+    def _slots(self, x: Any, y: Any) -> npt.NDArray[np.int64]:
+        unit = self.side / _DEGREE_M if self.space == "globe" else self.side
+        bound = 2.0**40
+        column = np.clip(np.floor(np.asarray(x, np.float64) / unit), -bound, bound)
+        row = np.clip(np.floor(np.asarray(y, np.float64) / unit), -bound, bound)
+        mixed = column.astype(np.int64) * 73_856_093 ^ row.astype(np.int64) * 19_349_663
+        slots: npt.NDArray[np.int64] = (mixed ^ (mixed >> 17)) & (_SLOTS - 1)
+        return slots
+
+    def add(self, x: Any, y: Any, now: Micros) -> None:
+        """Count arrivals at these places. A new one weighs more than all older ones (e^t/τ)."""
+        if self._start is None:
+            self._start = now
+        age = (now - self._start) / 1e6 / self._tau_s
+        if age > 50:  # the weights grow out of hand: scale all of them down
+            factor = math.exp(-min(age, 700.0))
+            self._count *= factor
+            self._total *= factor
+            self._start, age = now, 0.0
+        weight = math.exp(max(age, -50.0))
+        slots = self._slots(x, y)
+        np.add.at(self._count, slots, weight)
+        self._total += weight * slots.size
+        self._used = 0
+
+    def share(self, x: Any, y: Any) -> Floats:
+        """The probability that an event falls here, per unit of area (m² on the globe)."""
+        slots = self._slots(x, y)
+        if self._total <= 0.0:
+            return np.zeros(slots.shape)
+        if self._used == 0:
+            self._used = max(int(np.count_nonzero(self._count)), 1)
+        area = np.full(slots.shape, self.side * self.side)
+        if self.space == "globe":
+            area *= np.maximum(np.cos(np.radians(np.asarray(y, np.float64))), 0.01)
+        blur = 0.02 * self._total / self._used  # a little everywhere: nowhere is for ever quiet
+        shares: Floats = (self._count[slots] + blur) / (self._total * 1.02) / area
+        return shares
+
+
+@dataclass(slots=True)
+class Selectivity:
+    """The share of all events that a subscription wants, wherever they are.
+
+    Counted on arrivals and on live events that a search found; before anything is known,
+    `prior` counts as one match.
+    """
+
+    wanted: float = 0.0
+    seen: float = 0.0
+
+    def observe(self, wanted: float, seen: float) -> None:
+        """So many of so many were wanted; old counts fade out."""
+        if seen > 0 and self.seen > 4e6:
+            self.wanted *= 0.5
+            self.seen *= 0.5
+        self.wanted += wanted
+        self.seen += seen
+
+    def share(self, prior: float = 0.01) -> float:
+        """The estimate."""
+        return min((self.wanted + 1.0) / (self.seen + 1.0 / max(prior, 1e-9)), 1.0)
+
+
+#: By how many degrees a subscriber's way may turn off its heading, as bins.
+TURNS = np.array([1.5, 5.5, 11.5, 20.0, 32.0, 50.0, 75.0, 112.0, 157.0])
+_TURN_EDGES = np.array([3.0, 8.0, 15.0, 25.0, 40.0, 60.0, 90.0, 135.0])
+_TURNS_AT_FIRST = np.array([2.0, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.75])
+
+
+class Turns:
+    """How far subscribers turn off the heading they had at their last report."""
+
+    def __init__(self, trust: float = 20.0) -> None:
+        self._count = _TURNS_AT_FIRST * 1.0
+        self._trust = trust
+
+    def add(self, degrees: float) -> int:
+        """Count one; returns its bin."""
+        at = int(np.searchsorted(_TURN_EDGES, degrees))
+        if self._count.sum() > 2000:
+            self._count *= 0.5
+        self._count[at] += 1.0
+        return at
+
+    def weights(self, own: Floats) -> Floats:
+        """The distribution for one subscriber: its own counts, and everybody's as a prior."""
+        mixed: Floats = own + self._trust * self._count / self._count.sum()
+        return mixed / mixed.sum()
+
+
+@dataclass(slots=True)
+class Motion:
+    """One subscriber's last report, speed and heading, and the turns it took."""
+
+    x: float
+    y: float
+    at: Micros
+    speed: float = 0.0
+    heading: float | None = None
+    turns: Floats = field(default_factory=lambda: np.zeros(TURNS.size))
+    known: bool = False
+
+    def report(
+        self, space: Space, x: float, y: float, now: Micros, speed: float | None,
+        heading: float | None, turns: Turns,
+    ) -> None:  # fmt: skip
+        """Take a report: displacement says how fast; a given heading, or it, says where to."""
+        passed_s = (now - self.at) / 1e6
+        moved_m = distance(space, self.x, self.y, x, y)
+        course = None
+        if moved_m > 0:
+            u, v = Plane(space, self.x, self.y, 0.0 if space == "globe" else math.inf).to_map_many(
+                x, y
+            )
+            course = math.degrees(math.atan2(float(u), float(v))) % 360
+        if passed_s > 0:
+            observed = moved_m / passed_s
+            if not self.known:
+                self.speed = observed if speed is None else max(speed, observed)
+                self.known = True
+            else:
+                keep = math.exp(-passed_s / 120.0)
+                blend = observed if speed is None else max(observed, 0.5 * speed)
+                self.speed = keep * self.speed + (1 - keep) * blend
+            if course is not None and self.heading is not None:
+                turned = abs((course - self.heading + 180) % 360 - 180)
+                bin_ = turns.add(turned)
+                if self.turns.sum() > 40:
+                    self.turns *= 0.5
+                self.turns[bin_] += 1.0
+        elif not self.known and speed is not None:
+            self.speed = speed
+        if heading is not None:
+            self.heading = heading % 360
+        elif course is not None:
+            self.heading = course
+        self.x, self.y, self.at = x, y, max(now, self.at)
