@@ -1,0 +1,259 @@
+"""Instances: what flows through the detection graph, and the events they become.
+
+An instance is a plain event, or a composition of instances. Compositions are hulls in time
+and in space; the spatial hull is computed when somebody asks for it, and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import Micros
+from nearcast.errors import ValidationError
+from nearcast.kernels import geometry
+from nearcast.matcher.places import shape_floats
+from nearcast.model.events import Event, Value
+from nearcast.model.geometry import Box, Location, Point, Polygon
+
+__all__ = ["Bindings", "CompositeEvent", "Instance", "Open", "Shape", "compose", "merged"]
+
+#: kind and floats, as in `nearcast.kernels.geometry`.
+Shape: TypeAlias = tuple[int, npt.NDArray[np.float64]]
+#: What variables stand for: `&x` a typed value, `$x` the serial of an instance.
+Bindings: TypeAlias = Mapping[str, Any]
+#: A comparison that waits for its variable: left value, test, variable.
+Open: TypeAlias = tuple[Any, Any, str]
+
+_NO_BINDINGS: Bindings = {}
+
+
+class Instance:
+    """One occurrence of an expression. Equal serials mean the same occurrence."""
+
+    __slots__ = ("_shape", "bindings", "end", "event", "members", "opens", "serial", "start")
+
+    def __init__(
+        self,
+        serial: int,
+        start: Micros,
+        end: Micros,
+        event: Event | None = None,
+        members: tuple[Instance, ...] = (),
+        bindings: Bindings = _NO_BINDINGS,
+        opens: tuple[Open, ...] = (),
+    ) -> None:
+        self.serial = serial
+        self.start = start
+        self.end = end
+        self.event = event
+        self.members = members
+        self.bindings = bindings
+        self.opens = opens
+        self._shape: Shape | None | bool = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        fields = (self.serial, self.start, self.end, self.event, self.members)
+        return (Instance, (*fields, dict(self.bindings), self.opens))
+
+    def bound(self, name: str) -> Instance:
+        """The same occurrence, known as `$name;` too."""
+        bindings = {**self.bindings, "$" + name: self.serial}
+        return self.knowing(bindings, self.opens)
+
+    def knowing(self, bindings: Bindings, opens: tuple[Open, ...]) -> Instance:
+        """The same occurrence with other bindings."""
+        twin = Instance(
+            self.serial, self.start, self.end, self.event, self.members, bindings, opens
+        )
+        twin._shape = self._shape
+        return twin
+
+    @property
+    def shape(self) -> Shape | None:
+        """The place: the event's own, or the convex hull of the members'. Computed once."""
+        shape = self._shape
+        if isinstance(shape, bool):
+            shape = self._shape = self._find_shape()
+        return shape
+
+    def _find_shape(self) -> Shape | None:
+        if self.event is not None:
+            location = self.event.location
+            if location is None:
+                return None
+            kind, floats = shape_floats(location)
+            return kind, np.array(floats)
+        shapes = [shape for member in self.members if (shape := member.shape) is not None]
+        return hull_of(shapes)
+
+    def events(self) -> list[Event]:
+        """The plain events this is made of, each once, in time order (then in order of arrival)."""
+        found: dict[int, tuple[Micros, Micros, Event]] = {}
+        waiting: list[Instance] = [self]
+        while waiting:
+            instance = waiting.pop()
+            if instance.event is not None:
+                found[instance.serial] = (instance.end, instance.start, instance.event)
+            waiting.extend(instance.members)
+        ordered = sorted(found.items(), key=lambda item: (item[1][0], item[1][1], item[0]))
+        return [entry[2] for _, entry in ordered]
+
+
+def compose(
+    serial: int,
+    members: tuple[Instance, ...],
+    bindings: Bindings = _NO_BINDINGS,
+    opens: tuple[Open, ...] = (),
+) -> Instance:
+    """The hull of some instances."""
+    start, end = members[0].start, members[0].end
+    for member in members[1:]:
+        if member.start < start:
+            start = member.start
+        if member.end > end:
+            end = member.end
+    return Instance(serial, start, end, None, members, bindings, opens)
+
+
+def merged(instances: Sequence[Instance]) -> tuple[Bindings, tuple[Open, ...]] | None:
+    """The bindings of all of them, and the comparisons that still wait; None if they disagree.
+
+    Two instances that are one occurrence agree only through a common variable: an event is
+    not its own partner.
+    """
+    bindings: dict[str, Any] = {}
+    opens: list[Open] = []
+    for at, instance in enumerate(instances):
+        for other in instances[:at]:
+            if other.serial == instance.serial and not _share_variable(other, instance):
+                return None
+        for name, value in instance.bindings.items():
+            if bindings.setdefault(name, value) != value:
+                return None
+        opens += instance.opens
+    if not opens:
+        return bindings, ()
+    waiting: list[Open] = []
+    for left, test, name in opens:
+        if name not in bindings:
+            waiting.append((left, test, name))
+        elif not test.holds(left, bindings[name]):
+            return None
+    return bindings, tuple(waiting)
+
+
+def _share_variable(first: Instance, second: Instance) -> bool:
+    return any(name[0] == "$" and name in second.bindings for name in first.bindings)
+
+
+def hull_of(shapes: Sequence[Shape]) -> Shape | None:
+    """The convex hull of shapes; on the globe their longitudes must already be side by side."""
+    if not shapes:
+        return None
+    if len(shapes) == 1 and shapes[0][0] != geometry.POLYGON:
+        return shapes[0]
+    from nearcast.cpsl import kernels
+
+    points = np.concatenate([corners(shape) for shape in shapes])
+    return shape_of(kernels.convex_hull(points))
+
+
+def corners(shape: Shape) -> npt.NDArray[np.float64]:
+    """The vertices of a shape's exterior, one row each."""
+    kind, floats = shape
+    if kind == geometry.POINT:
+        return floats.reshape(1, 2)
+    polygon = geometry.as_polygon(kind, floats, 0)
+    first = 1 + int(polygon[0])
+    found: npt.NDArray[np.float64] = polygon[first : first + 2 * int(polygon[1])].reshape(-1, 2)
+    return found
+
+
+def shape_of(ring: npt.NDArray[np.float64]) -> Shape:
+    """A ring of vertices as a shape; one vertex is a point, two are a segment."""
+    if len(ring) == 1:
+        return geometry.POINT, ring[0].copy()
+    return geometry.POLYGON, np.concatenate([[1.0, float(len(ring))], ring.ravel()])
+
+
+class CompositeEvent(Event):
+    """A detection: an event with the composite it comes from and the events it is made of.
+
+    `parts` are their ids in time order. `attributes` are the values of the composite's `&`
+    variables, `location` is the hull of the parts' places: a segment, which no location can
+    be, is given as its bounding box.
+    """
+
+    __slots__ = ("composite_id", "parts")
+    composite_id: str
+    parts: tuple[str, ...]
+
+    def __init__(
+        self,
+        id: str,
+        composite_id: str,
+        parts: Iterable[str],
+        attributes: Mapping[str, Value | None] = {},  # noqa: B006 (never changed)
+        location: Location | None = None,
+        start: Micros | None = None,
+        end: Micros | None = None,
+    ) -> None:
+        Event.__init__(self, id, attributes, (), location, start, end)
+        object.__setattr__(self, "composite_id", composite_id)
+        object.__setattr__(self, "parts", tuple(parts))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CompositeEvent)
+            and (self.id, self.composite_id, self.parts, self.attributes)
+            == (other.id, other.composite_id, other.parts, other.attributes)
+            and (self.location, self.start, self.end) == (other.location, other.start, other.end)
+        )
+
+    def __hash__(self) -> int:
+        return hash((CompositeEvent, self.id))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        place = (dict(self.attributes), self.location, self.start, self.end)
+        return (CompositeEvent, (self.id, self.composite_id, self.parts, *place))
+
+
+def location_of(shape: Shape | None) -> Location | None:
+    """A shape as an event's location."""
+    if shape is None:
+        return None
+    kind, floats = shape
+    if kind == geometry.POINT:
+        return Point(float(floats[0]), float(floats[1]))
+    if kind == geometry.BOX:
+        xmin, ymin, xmax, ymax = (float(value) for value in floats)
+        return Box(xmin, ymin, xmax - 360.0 if xmax > 180.0 and xmin < 180.0 else xmax, ymax)
+    ring = corners(shape)
+    if len(ring) > 2:
+        try:
+            return Polygon([(float(x), float(y)) for x, y in ring])
+        except ValidationError:
+            pass  # too thin to be an area
+    (xmin, ymin), (xmax, ymax) = ring.min(axis=0), ring.max(axis=0)
+    return Box(float(xmin), float(ymin), float(xmax), float(ymax))
+
+
+def detection(composite_id: str, number: int, instance: Instance) -> CompositeEvent:
+    """An instance as the composite event that people see."""
+    events = instance.events()
+    values = {
+        name[1:]: value[1] for name, value in instance.bindings.items() if name[0] == "&"
+    }
+    return CompositeEvent(
+        f"{composite_id}#{number}",
+        composite_id,
+        [event.id for event in events],
+        values,
+        location_of(instance.shape),
+        instance.start,
+        instance.end,
+    )

@@ -1,0 +1,219 @@
+"""Compiled geometry of the detector: hulls, and unary location tests over many pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import kernel
+from nearcast.kernels.geometry import (
+    POINT,
+    as_polygon,
+    centroid,
+    haversine_m,
+    orient,
+    point_in_shape,
+    shapes_distance,
+)
+
+# What a unary location subscription asks of a place.
+HAPPEN_IN, OVERLAP, SAME_PLACE, NEARER, AT, FARTHER = 0, 1, 2, 3, 4, 5
+
+
+@kernel
+def convex_hull(points):
+    """The vertices of the convex hull, anticlockwise from the lowest x; Andrew's monotone chain."""
+    n = len(points)
+    order = np.argsort(points[:, 1], kind="mergesort")
+    order = order[np.argsort(points[order, 0], kind="mergesort")]
+    kept = np.empty(n, np.int64)
+    m = 0
+    for k in range(n):  # each place once
+        i = order[k]
+        if m and points[kept[m - 1], 0] == points[i, 0] and points[kept[m - 1], 1] == points[i, 1]:
+            continue
+        kept[m] = i
+        m += 1
+    if m < 3:
+        return points[kept[:m]]
+    hull = np.empty(2 * m, np.int64)
+    size = 0
+    for k in range(m):
+        i = kept[k]
+        while size >= 2 and _turn(points, hull[size - 2], hull[size - 1], i) <= 0:
+            size -= 1
+        hull[size] = i
+        size += 1
+    lower = size + 1
+    for k in range(m - 2, -1, -1):
+        i = kept[k]
+        while size >= lower and _turn(points, hull[size - 2], hull[size - 1], i) <= 0:
+            size -= 1
+        hull[size] = i
+        size += 1
+    return points[hull[: size - 1]]
+
+
+@kernel
+def _turn(points, i, j, k):
+    return orient(points[i, 0], points[i, 1], points[j, 0], points[j, 1], points[k, 0], points[k, 1])
+
+
+@kernel
+def distance_of_point(kind, floats, off, x, y, globe):
+    """The distance of a point from a region; the region comes first, as in `shapes_distance`."""
+    if kind == POINT:
+        if globe:
+            return haversine_m(floats[off], floats[off + 1], x, y)
+        dx, dy = x - floats[off], y - floats[off + 1]
+        return np.sqrt(dx * dx + dy * dy)
+    place = np.empty(2)
+    place[0] = x
+    place[1] = y
+    return shapes_distance(kind, floats, off, POINT, place, 0, globe)
+
+
+@kernel
+def point_passes(op, limit, tolerance, kind, floats, off, cx, cy, x, y, globe):
+    """Whether a point satisfies a unary location subscription with this region."""
+    if op == HAPPEN_IN or op == OVERLAP:
+        return point_in_shape(kind, floats, off, x, y, globe)
+    if op == SAME_PLACE:
+        if globe:
+            return haversine_m(cx, cy, x, y) <= tolerance
+        dx, dy = x - cx, y - cy
+        return np.sqrt(dx * dx + dy * dy) <= tolerance
+    d = distance_of_point(kind, floats, off, x, y, globe)
+    if op == NEARER:
+        return d < limit
+    if op == FARTHER:
+        return d > limit
+    return abs(d - limit) <= tolerance
+
+
+@kernel
+def centre_of(kind, floats, off):
+    """The centre of gravity of a region."""
+    return centroid(as_polygon(kind, floats, off))
+
+
+@kernel
+def scan_regions(tests, xs, ys, globe):
+    """The plain version: every position against every region. Pairs (position, region).
+
+    `tests` is (op, limit, tolerance, kind, offset, centre x, centre y, floats), each an array.
+    """
+    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
+    n, m = len(xs), len(ops)
+    positions = np.empty(1024, np.int32)
+    regions = np.empty(1024, np.int32)
+    found = 0
+    for i in range(n):
+        for j in range(m):
+            if point_passes(
+                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
+                cxs[j], cys[j], xs[i], ys[i], globe,
+            ):  # fmt: skip
+                if found == len(positions):
+                    positions = np.concatenate((positions, np.empty_like(positions)))
+                    regions = np.concatenate((regions, np.empty_like(regions)))
+                positions[found] = i
+                regions[found] = j
+                found += 1
+    return positions[:found], regions[:found]
+
+
+@kernel
+def scan_groups(tests, starts, stops, xs, ys, globe):
+    """Position i against the regions starts[i]..stops[i]: for groups too small for an index."""
+    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
+    total = 0
+    for i in range(len(xs)):
+        total += stops[i] - starts[i]
+    positions = np.empty(total, np.int32)
+    regions = np.empty(total, np.int32)
+    found = 0
+    for i in range(len(xs)):
+        for j in range(starts[i], stops[i]):
+            if point_passes(
+                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
+                cxs[j], cys[j], xs[i], ys[i], globe,
+            ):  # fmt: skip
+                positions[found] = i
+                regions[found] = j
+                found += 1
+    return positions[:found], regions[:found]
+
+
+@kernel
+def grid_lookup(tests, grid, cell_start, cell_region, xs, ys, globe):
+    """The optimised version: only the regions whose boxes reach into the position's cell.
+
+    `grid` is xmin, ymin, cell width, cell height, columns, rows. Positions outside of it meet
+    no region.
+    """
+    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
+    xmin, ymin, width, height = grid[0], grid[1], grid[2], grid[3]
+    columns, rows = int(grid[4]), int(grid[5])
+    positions = np.empty(1024, np.int32)
+    regions = np.empty(1024, np.int32)
+    found = 0
+    for i in range(len(xs)):
+        x, y = xs[i], ys[i]
+        fx, fy = (x - xmin) / width, (y - ymin) / height
+        if not (fx >= -1e-9 and fy >= -1e-9 and fx <= columns + 1e-9 and fy <= rows + 1e-9):
+            continue
+        cell = max(0, min(int(fy), rows - 1)) * columns + max(0, min(int(fx), columns - 1))
+        for k in range(cell_start[cell], cell_start[cell + 1]):
+            j = cell_region[k]
+            if point_passes(
+                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
+                cxs[j], cys[j], x, y, globe,
+            ):  # fmt: skip
+                if found == len(positions):
+                    positions = np.concatenate((positions, np.empty_like(positions)))
+                    regions = np.concatenate((regions, np.empty_like(regions)))
+                positions[found] = i
+                regions[found] = j
+                found += 1
+    return positions[:found], regions[:found]
+
+
+@kernel
+def fill_grid(boxes, owners, grid):
+    """Regions by cell: starts of cells, and the regions whose boxes reach in, each once."""
+    columns, rows = int(grid[4]), int(grid[5])
+    starts = np.zeros(columns * rows + 1, np.int64)
+    last = np.full(columns * rows, -1, np.int64)
+    for j in range(len(boxes)):
+        x0, x1 = _cells(boxes[j, 0], boxes[j, 2], grid[0], grid[2], columns)
+        y0, y1 = _cells(boxes[j, 1], boxes[j, 3], grid[1], grid[3], rows)
+        for cy in range(y0, y1 + 1):
+            for cx in range(x0, x1 + 1):
+                c = cy * columns + cx
+                if last[c] != owners[j]:
+                    last[c] = owners[j]
+                    starts[c + 1] += 1
+    for c in range(columns * rows):
+        starts[c + 1] += starts[c]
+    regions = np.empty(starts[columns * rows], np.int32)
+    fill = starts[:-1].copy()
+    last[:] = -1
+    for j in range(len(boxes)):
+        x0, x1 = _cells(boxes[j, 0], boxes[j, 2], grid[0], grid[2], columns)
+        y0, y1 = _cells(boxes[j, 1], boxes[j, 3], grid[1], grid[3], rows)
+        for cy in range(y0, y1 + 1):
+            for cx in range(x0, x1 + 1):
+                c = cy * columns + cx
+                if last[c] != owners[j]:
+                    last[c] = owners[j]
+                    regions[fill[c]] = owners[j]
+                    fill[c] += 1
+    return starts, regions
+
+
+@kernel
+def _cells(low, high, origin, width, count):
+    """The cells that a side of a box reaches into, with slack for rounding."""
+    first = int(np.floor((low - origin) / width - 1e-9))
+    last = int(np.floor((high - origin) / width + 1e-9))
+    return max(0, min(count - 1, first)), max(0, min(count - 1, last))

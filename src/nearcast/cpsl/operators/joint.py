@@ -1,0 +1,260 @@
+"""Joints: operators that combine one instance of each input, by the composite's mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from nearcast.clock import Micros
+from nearcast.cpsl.compile import ENDLESS
+from nearcast.cpsl.instances import Instance, compose, merged
+from nearcast.cpsl.operators.constraints import Constraints
+from nearcast.cpsl.operators.node import Node, Run
+from nearcast.cpsl.operators.queues import Queue
+
+__all__ = ["Joint"]
+
+#: One instance a port, with its arrival number (−1: the trigger).
+Combination: TypeAlias = list[tuple[int, Instance]]
+
+
+class Joint(Node):
+    """Waits at every input until a new instance completes a combination.
+
+    A trigger looks at the partners that share its joining values, so a joint on a variable
+    costs as much as there are partners with that value.
+    """
+
+    __slots__ = ("constraints", "joining", "mode", "queues")
+    stateful = True
+
+    def __init__(
+        self,
+        names: tuple[str | None, ...],
+        height: int,
+        constraints: Constraints,
+        mode: str,
+        joining: tuple[str, ...],
+    ) -> None:
+        super().__init__(names, height, 0)
+        self.constraints = constraints
+        self.mode = mode
+        self.joining = joining
+        self.queues: tuple[Queue, ...] | None = None  # made when first needed: most stay idle
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        for check in self.constraints.solo[port]:
+            chosen: list[Any] = [None] * self.constraints.ports
+            chosen[port] = instance
+            if not check(chosen):
+                return
+        if self.queues is None:
+            self.queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
+        found = self._combinations(port, instance)
+        if found:
+            self._use(found, run)
+            if self.mode != "recent":
+                return
+        if self.mode == "recent":
+            for arrival in list(self.queues[port].items):
+                self._drop(port, arrival, run)
+        self._keep(port, instance, run)
+
+    # -- choosing --------------------------------------------------------------
+
+    def _combinations(self, port: int, instance: Instance) -> list[Combination]:
+        """What the mode makes of a new instance: none, one or several combinations."""
+        queues, mode = self.queues, self.mode
+        assert queues is not None
+        if mode in ("first-matching", "chronicle", "recent"):
+            if mode != "first-matching":
+                candidates = self._heads(port, instance)
+            else:
+                candidates = [queue.partners(instance) for queue in queues]
+            for found in self._matching(port, instance, candidates):
+                return [found]
+            return []
+        candidates = [queue.partners(instance) for queue in queues]
+        if mode == "cumulative" or len(queues) == 1:
+            return list(self._matching(port, instance, candidates))
+        opener = 1 if port == 0 else 0
+        chosen = []
+        for entry in candidates[opener]:
+            one = list(candidates)
+            one[opener] = (entry,)
+            for found in self._matching(port, instance, one):
+                chosen.append(found)
+                break
+        return chosen
+
+    def _heads(self, port: int, instance: Instance) -> list[Any]:
+        """The one candidate of each port in chronicle (the oldest) and recent (the newest)."""
+        assert self.queues is not None
+        heads: list[Any] = []
+        for at, queue in enumerate(self.queues):
+            if at == port:
+                heads.append(() if self.mode == "chronicle" and queue.items else (None,))
+            else:
+                heads.append((queue.oldest(),) if queue.items else ())
+        return heads if heads[port] else [()] * len(heads)
+
+    def _matching(
+        self, port: int, instance: Instance, candidates: Sequence[Any]
+    ) -> Iterator[Combination]:
+        """Combinations that satisfy everything, oldest first in the order of the inputs."""
+        order, levels = self.constraints.steps(port)
+        ports = self.constraints.ports
+        entries: list[Any] = [None] * ports
+        chosen: list[Any] = [None] * ports
+        entries[port], chosen[port] = (-1, instance), instance
+        if not order:
+            if candidates[port] != () and merged(chosen) is not None:
+                yield [(-1, instance)]
+            return
+        if len(order) == 1:  # two inputs: no need for recursion
+            (other,) = order
+            for entry in candidates[other]:
+                chosen[other] = entry[1]
+                if all(check(chosen) for check in levels[0]) and merged(chosen) is not None:
+                    entries[other] = entry
+                    yield list(entries)
+            return
+        yield from self._deepen(0, order, levels, candidates, entries, chosen)
+
+    def _deepen(
+        self,
+        depth: int,
+        order: list[int],
+        levels: list[Any],
+        candidates: Sequence[Any],
+        entries: list[Any],
+        chosen: list[Any],
+    ) -> Iterator[Combination]:
+        if depth == len(order):
+            if merged(chosen) is not None:
+                yield list(entries)
+            return
+        port = order[depth]
+        for entry in candidates[port]:
+            entries[port], chosen[port] = entry, entry[1]
+            if all(check(chosen) for check in levels[depth]):
+                yield from self._deepen(depth + 1, order, levels, candidates, entries, chosen)
+        entries[port] = chosen[port] = None
+
+    # -- using -----------------------------------------------------------------
+
+    def _use(self, found: list[Combination], run: Run) -> None:
+        if self.mode == "cumulative":
+            members = _gathered(found)
+            made = [list(members.values())]
+            used = list(members)
+        else:
+            made = [[instance for _, instance in combination] for combination in found]
+            used = [
+                (port, arrival)
+                for combination in found
+                for port, (arrival, _) in enumerate(combination)
+            ]
+        if self.mode != "recent":
+            for port, arrival in used:
+                if arrival >= 0:
+                    self._drop(port, arrival, run)
+        for instances in made:
+            known = merged(instances)
+            assert known is not None
+            run.emit(self, compose(run.serial(), tuple(instances), *known))
+
+    def _keep(self, port: int, instance: Instance, run: Run) -> None:
+        """Let an instance wait if it can still be of use."""
+        assert self.queues is not None
+        until = self.constraints.until(port, instance)
+        if until < run.now or self.constraints.ports == 1:
+            return
+        need = self.constraints.needs[port]
+        if need is not None and not self._has_opener(need[0], instance):
+            until = min(until, instance.start + need[1])
+            if until < run.now:
+                return
+        queue, arrival = self.queues[port], run.serial()
+        if len(queue.items) >= run.max_pending:
+            self._drop(port, queue.oldest()[0], run)
+            run.overflow()
+        queue.add(arrival, instance)
+        if until < ENDLESS:
+            run.forget(until, self, port, arrival)
+
+    def _has_opener(self, port: int, instance: Instance) -> bool:
+        assert self.queues is not None
+        return any(a.end < instance.start for a in self.queues[port].items.values())
+
+    def _drop(self, port: int, arrival: int, run: Run) -> None:
+        assert self.queues is not None
+        gone = self.queues[port].remove(arrival)
+        if gone is None:
+            return
+        for at, need in enumerate(self.constraints.needs):
+            if need is None or need[0] != port:
+                continue
+            waiting = self.queues[at].items
+            lowest = min((a.end for a in self.queues[port].items.values()), default=ENDLESS)
+            if gone.end >= lowest:
+                continue
+            orphans = [
+                number for number, c in waiting.items()
+                if c.start <= lowest and c.start + need[1] < run.now
+            ]  # fmt: skip
+            for number in orphans:
+                self._drop(at, number, run)
+
+    def forgotten(self, port: int, token: int, run: Run) -> None:
+        assert self.queues is not None
+        instance = self.queues[port].items.get(token)
+        if instance is None:
+            return
+        need = self.constraints.needs[port]
+        until = self.constraints.until(port, instance)
+        if until >= run.now and need is not None and self._has_opener(need[0], instance):
+            if until < ENDLESS:
+                run.forget(until, self, port, token)
+            return
+        self._drop(port, token, run)
+
+    # -- looking inside ----------------------------------------------------------
+
+    def pending(self) -> list[tuple[int, Instance]]:
+        if self.queues is None:
+            return []
+        return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
+
+    def dump(self) -> object:
+        if not self.pending():
+            return None
+        assert self.queues is not None
+        return [list(queue.items.items()) for queue in self.queues]
+
+    def load(self, state: Any, run: Run) -> None:
+        self.queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
+        for queue, items in zip(self.queues, state, strict=True):
+            for arrival, instance in items:
+                queue.add(arrival, instance)
+
+    def check(self, now: Micros) -> None:
+        for port, instance in self.pending():
+            assert self.constraints.until(port, instance) >= now, "waits though it is too old"
+            need = self.constraints.needs[port]
+            if need is not None and instance.start + need[1] < now:
+                assert self._has_opener(need[0], instance), "waits though nothing opened it"
+        if self.queues is not None and self.mode == "recent":
+            assert all(len(queue.items) <= 1 for queue in self.queues)
+
+
+def _gathered(found: list[Combination]) -> dict[tuple[int, int], Instance]:
+    """The instances of all combinations, as far as their bindings agree, oldest first."""
+    members: dict[tuple[int, int], Instance] = {}
+    for combination in found:
+        more = dict(members)
+        for port, (arrival, instance) in enumerate(combination):
+            more[(port, arrival)] = instance
+        if merged(list(more.values())) is not None:
+            members = more
+    return members

@@ -1,0 +1,286 @@
+"""Negations: windows that stay empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nearcast.clock import Micros
+from nearcast.cpsl.instances import Instance, compose, merged
+from nearcast.cpsl.operators.node import Node, Run
+from nearcast.cpsl.operators.queues import Queue
+
+__all__ = ["NotEnclosed", "NotFixed", "NotFollowing", "blocks"]
+
+
+def blocks(opened: tuple[Instance, ...], blocker: Instance) -> bool:
+    """Whether a blocker speaks of the same variables' values as what it would close."""
+    known = merged((*opened, blocker))
+    if known is None:
+        return False
+    theirs = [waiting for instance in opened for waiting in instance.opens]
+    return all(waiting in theirs for waiting in known[1])
+
+
+class NotFixed(Node):
+    """`!(T;t)A`: fires once, at T+t, if no instance ended in (T, T+t]."""
+
+    __slots__ = ("at", "blocked", "length")
+    stateful = True
+
+    def __init__(
+        self, names: tuple[str | None, ...], height: int, tie: int, at: Micros, length: Micros
+    ) -> None:
+        super().__init__(names, height, tie)
+        self.at = at
+        self.length = length
+        self.blocked = False
+
+    def begin(self, registered: Micros, run: Run) -> None:
+        """Ask for the time event, unless the window is over before anything was seen."""
+        if self.at + self.length >= registered:
+            run.wake(self.at + self.length, self, -1, 0)
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        if self.at < instance.end <= self.at + self.length:
+            self.blocked = True
+
+    def timed(self, token: int, run: Run) -> None:
+        if not self.blocked:
+            end = self.at + self.length
+            run.emit(self, Instance(run.serial(), self.at, end))
+
+    def dump(self) -> object:
+        return self.blocked or None
+
+    def load(self, state: Any, run: Run) -> None:
+        self.blocked = bool(state)
+
+
+class NotFollowing(Node):
+    """`!(A;t)B`: each a fires at a.end+t unless a b ended in (a.end, a.end+t]."""
+
+    __slots__ = ("lag", "length", "mode", "queues")
+    stateful = True
+
+    def __init__(
+        self,
+        names: tuple[str | None, ...],
+        height: int,
+        tie: int,
+        length: Micros,
+        mode: str,
+        joining: tuple[str, ...],
+        lag: Micros,
+    ) -> None:
+        super().__init__(names, height, tie)
+        self.length = length
+        self.mode = mode
+        self.lag = lag  # of the openers: how long blockers must be remembered for late ones
+        self.queues = (Queue(joining), Queue(joining))
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        openers, blockers = self.queues
+        if port == 0:
+            self._open(instance, run)
+            return
+        closed = [
+            token for token, a in openers.partners(instance)
+            if a.end < instance.end <= a.end + self.length and blocks((a,), instance)
+        ]  # fmt: skip
+        for token in closed:
+            openers.remove(token)
+        until = instance.end + self.lag - 1
+        if until >= run.now:
+            _keep(blockers, instance, until, self, 1, run)
+
+    def _open(self, instance: Instance, run: Run) -> None:
+        openers, blockers = self.queues
+        if self.mode == "recent":
+            for token in list(openers.items):
+                openers.remove(token)
+        deadline = instance.end + self.length
+        for _, b in blockers.partners(instance):
+            if instance.end < b.end <= deadline and blocks((instance,), b):
+                return
+        if deadline < run.now:
+            self._fire(instance, run)
+            return
+        token = _add(openers, instance, run)
+        run.wake(deadline, self, run.step, token)
+
+    def timed(self, token: int, run: Run) -> None:
+        instance = self.queues[0].remove(token)
+        if instance is not None:
+            self._fire(instance, run)
+
+    def _fire(self, a: Instance, run: Run) -> None:
+        end = a.end + self.length
+        run.emit(self, Instance(run.serial(), a.start, end, None, (a,), a.bindings, a.opens))
+
+    def forgotten(self, port: int, token: int, run: Run) -> None:
+        self.queues[port].remove(token)
+
+    def pending(self) -> list[tuple[int, Instance]]:
+        return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
+
+    def dump(self) -> object:
+        return [list(q.items.items()) for q in self.queues] if self.pending() else None
+
+    def load(self, state: Any, run: Run) -> None:
+        _load(self.queues, state)
+
+    def check(self, now: Micros) -> None:
+        for port, instance in self.pending():
+            until = instance.end + (self.length if port == 0 else self.lag - 1)
+            assert until >= now, "waits though its window is over"
+
+
+class NotEnclosed(Node):
+    """`!(A;B)C`: fires with b for an a before it if no c ended in (a.end, b.end]."""
+
+    __slots__ = ("lags", "mode", "queues")
+    stateful = True
+
+    def __init__(
+        self,
+        names: tuple[str | None, ...],
+        height: int,
+        tie: int,
+        mode: str,
+        lags: tuple[Micros, Micros],
+    ) -> None:
+        super().__init__(names, height, tie)
+        self.mode = mode
+        self.lags = lags  # of openers and closers
+        self.queues = (Queue(()), Queue(()), Queue(()))
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        if port == 2:
+            self._block(instance, run)
+            return
+        openers, closers, _ = self.queues
+        if port == 0:
+            pairs = [(-1, instance, token, b) for token, b in closers.items.items()]
+        else:
+            pairs = [(token, a, -1, instance) for token, a in openers.items.items()]
+            if self.mode == "chronicle":
+                pairs = pairs[:1]
+        if self.mode == "recent":
+            pairs = pairs[-1:]
+        found = [pair for pair in pairs if self._empty(pair[1], pair[3])]
+        if found and self.mode in ("first-matching", "chronicle", "recent"):
+            found = found[:1]
+        if found:
+            self._fire(found, run)
+        if port == 0 and self.mode == "recent":
+            for token in list(openers.items):
+                openers.remove(token)
+        if port == 0 and (not found or self.mode == "recent"):
+            if not self._is_dead(instance):
+                _add(openers, instance, run)
+        elif port == 1 and not found and instance.start + self.lags[0] - 1 >= run.now:
+            _keep(closers, instance, instance.start + self.lags[0] - 1, self, 1, run)
+        self._prune(run)
+
+    def _empty(self, a: Instance, b: Instance) -> bool:
+        if a.end >= b.start or merged((a, b)) is None:
+            return False
+        return not any(
+            a.end < c.end <= b.end and blocks((a, b), c) for c in self.queues[2].items.values()
+        )
+
+    def _fire(self, found: list[tuple[int, Instance, int, Instance]], run: Run) -> None:
+        openers, closers, _ = self.queues
+        made: list[list[Instance]] = []
+        for opener, a, closer, b in found:
+            if self.mode == "cumulative" and made:
+                together = [*made[0], *(i for i in (a, b) if i not in made[0])]
+                if merged(together) is None:
+                    continue
+                made[0] = together
+            else:
+                made.append([a, b])
+            if self.mode != "recent":
+                openers.remove(opener)
+            closers.remove(closer)
+        for instances in made:
+            known = merged(instances)
+            assert known is not None
+            run.emit(self, compose(run.serial(), tuple(instances), *known))
+
+    def _block(self, c: Instance, run: Run) -> None:
+        openers = self.queues[0]
+        if self.lags[1] == 0:
+            for token in [t for t, a in openers.items.items() if _closes(a, c)]:
+                openers.remove(token)
+        _add(self.queues[2], c, run)
+        self._prune(run)
+
+    def _is_dead(self, a: Instance) -> bool:
+        return self.lags[1] == 0 and any(_closes(a, c) for c in self.queues[2].items.values())
+
+    def _prune(self, run: Run) -> None:
+        """Forget blockers that no opener, waiting or late, can still meet."""
+        openers, _, blockers = self.queues
+        if not blockers.items:
+            return
+        lowest = min((a.end for a in openers.items.values()), default=None)
+        for token, c in list(blockers.items.items()):
+            if lowest is not None and lowest < c.end:
+                continue
+            until = c.end + self.lags[0] - 1
+            if until < run.now:
+                blockers.remove(token)
+            else:
+                run.forget(until, self, 2, token)
+
+    def forgotten(self, port: int, token: int, run: Run) -> None:
+        if port == 1:
+            self.queues[1].remove(token)
+        self._prune(run)
+
+    def pending(self) -> list[tuple[int, Instance]]:
+        return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
+
+    def dump(self) -> object:
+        return [list(q.items.items()) for q in self.queues] if self.pending() else None
+
+    def load(self, state: Any, run: Run) -> None:
+        _load(self.queues, state)
+
+    def check(self, now: Micros) -> None:
+        openers, closers, blockers = self.queues
+        for b in closers.items.values():
+            assert b.start + self.lags[0] - 1 >= now, "a closer waits for nothing"
+        for a in openers.items.values():
+            assert not self._is_dead(a), "an opener waits though its window is closed"
+        for c in blockers.items.values():
+            late = c.end + self.lags[0] - 1 >= now
+            assert late or any(a.end < c.end for a in openers.items.values()), "a blocker idles"
+
+
+def _closes(a: Instance, c: Instance) -> bool:
+    """Whether c closes a's window whatever the closing event will be."""
+    return a.end < c.end and c.bindings.keys() <= a.bindings.keys() and blocks((a,), c)
+
+
+def _add(queue: Queue, instance: Instance, run: Run) -> int:
+    """Let an instance wait; a full queue lets its oldest go."""
+    if len(queue.items) >= run.max_pending:
+        queue.remove(queue.oldest()[0])
+        run.overflow()
+    token = run.serial()
+    queue.add(token, instance)
+    return token
+
+
+def _keep(
+    queue: Queue, instance: Instance, until: Micros, node: Node, port: int, run: Run
+) -> None:
+    run.forget(until, node, port, _add(queue, instance, run))
+
+
+def _load(queues: tuple[Queue, ...], state: Any) -> None:
+    for queue, items in zip(queues, state, strict=True):
+        for token, instance in items:
+            queue.add(token, instance)

@@ -1,0 +1,77 @@
+"""What every node of the detection graph has, and what it may ask of the graph."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from nearcast.clock import Micros
+from nearcast.cpsl.instances import Instance
+
+__all__ = ["Node", "Run"]
+
+
+class Run(Protocol):
+    """The graph as a node sees it."""
+
+    now: Micros
+    step: int
+    max_pending: int
+
+    def serial(self) -> int:
+        """A new serial number."""
+
+    def emit(self, node: Node, instance: Instance) -> None:
+        """Pass an instance on to whoever waits for this node."""
+
+    def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
+        """Ask for a time event."""
+
+    def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
+        """Ask to be told when an instance is of no more use."""
+
+    def overflow(self) -> None:
+        """Count an instance that a full queue let go."""
+
+
+class Node:
+    """A node: who feeds it, who listens to it, and the composites that end here."""
+
+    __slots__ = ("height", "inputs", "key", "names", "order", "parents", "roots", "tie", "uses")
+
+    #: Whether the node waits for anything: then only composites registered together share it.
+    stateful = False
+
+    def __init__(self, names: tuple[str | None, ...], height: int, tie: int) -> None:
+        self.names = names
+        self.height = height
+        self.tie = tie
+        self.order = 0
+        self.uses = 0
+        self.key: object = None
+        self.inputs: tuple[Node, ...] = ()
+        self.parents: tuple[tuple[Node, int], ...] = ()
+        self.roots: tuple[Any, ...] = ()
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
+        raise NotImplementedError
+
+    def timed(self, token: int, run: Run) -> None:
+        """A time event that the node asked for."""
+
+    def forgotten(self, port: int, token: int, run: Run) -> None:
+        """An instance that can match no longer."""
+
+    def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
+        return []
+
+    def dump(self) -> object:
+        """The state as plain values; None if there is none."""
+        return None
+
+    def load(self, state: Any, run: Run) -> None:
+        """Take over a state that `dump` gave."""
+
+    def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""

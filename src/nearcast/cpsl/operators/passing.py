@@ -1,0 +1,78 @@
+"""Nodes that keep nothing: plain events, unary tests, alternatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.operators.filters import Test
+from nearcast.cpsl.operators.node import Node, Run
+
+__all__ = ["Alias", "Either", "Filter", "Primitive"]
+
+
+class Primitive(Node):
+    """A plain event that passes the predicates; the matcher finds it.
+
+    `reader` reads the variables off an event and decides what the matcher does not; None if
+    there is nothing to do.
+    """
+
+    __slots__ = ("filters", "reader")
+
+    def __init__(self, reader: Any) -> None:
+        super().__init__((), 0, 0)
+        self.reader = reader
+        self.filters: tuple[Node, ...] = ()  # unary location tests, found through the index
+
+
+class Alias(Node):
+    """A variable that stands for another one."""
+
+    __slots__ = ()
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        run.emit(self, instance)
+
+
+class Filter(Node):
+    """A unary test: the instances that pass, as they are."""
+
+    __slots__ = ("kind", "params", "test")
+
+    def __init__(
+        self,
+        names: tuple[str | None, ...],
+        height: int,
+        kind: str,
+        params: tuple[Any, ...],
+        test: Test,
+    ) -> None:
+        super().__init__(names, height, 0)
+        self.kind = kind
+        self.params = params
+        self.test = test
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        if self.test(instance):
+            run.emit(self, instance)
+
+
+class Either(Node):
+    """`||`: whatever comes, an occurrence that several sides share only once."""
+
+    __slots__ = ("seen", "step")
+
+    def __init__(self, names: tuple[str | None, ...], height: int) -> None:
+        super().__init__(names, height, 0)
+        self.step = -1
+        self.seen: list[Instance] = []
+
+    def receive(self, port: int, instance: Instance, run: Run) -> None:
+        if run.step != self.step:
+            self.step, self.seen = run.step, []
+        for other in self.seen:
+            if other.serial == instance.serial and other.bindings == instance.bindings:
+                return
+        self.seen.append(instance)
+        run.emit(self, instance)

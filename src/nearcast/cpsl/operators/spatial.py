@@ -1,0 +1,84 @@
+"""Relations between the places of instances, by compiled geometry.
+
+A place is missing or a convex shape; every relation with a missing place is false.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nearcast.cpsl import kernels
+from nearcast.cpsl.instances import Shape, shape_of
+from nearcast.errors import ValidationError
+from nearcast.kernels import geometry
+from nearcast.model.geometry import SPACES, Space
+
+__all__ = ["Relations", "region_shape"]
+
+
+def region_shape(points: tuple[tuple[float, float], ...]) -> Shape:
+    """The place that points of a text stand for: one of its own, or their convex hull."""
+    return shape_of(kernels.convex_hull(np.array(points, np.float64).reshape(-1, 2)))
+
+
+class Relations:
+    """The spatial relations of one space; `tolerance` is in metres (units on a plane)."""
+
+    __slots__ = ("globe", "space", "tolerance")
+
+    def __init__(self, space: Space, tolerance: float) -> None:
+        if space not in SPACES:
+            raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+        if not (isinstance(tolerance, int | float) and tolerance >= 0):
+            raise ValidationError("tolerance_m", tolerance, "give metres, not negative")
+        self.space: Space = space
+        self.globe = space == "globe"
+        self.tolerance = float(tolerance)
+
+    def inside(self, outer: Shape | None, inner: Shape | None) -> bool:
+        """Whether the second place lies in the first, borders included."""
+        if outer is None or inner is None:
+            return False
+        return bool(geometry.shape_covers(outer[0], outer[1], 0, inner[0], inner[1], 0, self.globe))
+
+    def meet(self, first: Shape | None, second: Shape | None) -> bool:
+        """Whether two places share a point."""
+        if first is None or second is None:
+            return False
+        return bool(
+            geometry.shapes_meet(first[0], first[1], 0, second[0], second[1], 0, self.globe)
+        )
+
+    def same(self, first: Shape | None, second: Shape | None) -> bool:
+        """Whether the centres lie within the tolerance."""
+        if first is None or second is None:
+            return False
+        x1, y1 = kernels.centre_of(first[0], first[1], 0)
+        x2, y2 = kernels.centre_of(second[0], second[1], 0)
+        return self._between_points(x1, y1, x2, y2) <= self.tolerance
+
+    def distance(self, first: Shape, second: Shape) -> float:
+        """Metres between two places, 0 if they meet."""
+        if first[0] == geometry.POINT and second[0] == geometry.POINT:
+            (x1, y1), (x2, y2) = first[1], second[1]
+            return self._between_points(x1, y1, x2, y2)
+        return float(
+            geometry.shapes_distance(first[0], first[1], 0, second[0], second[1], 0, self.globe)
+        )
+
+    def apart(self, first: Shape | None, second: Shape | None, op: str, metres: float) -> bool:
+        """Whether the distance is less than, about or more than so many metres."""
+        if first is None or second is None:
+            return False
+        found = self.distance(first, second)
+        if op == "<":
+            return found < metres
+        return found > metres if op == ">" else abs(found - metres) <= self.tolerance
+
+    def _between_points(self, x1: float, y1: float, x2: float, y2: float) -> float:
+        if self.globe:
+            return float(geometry.haversine_m(x1, y1, x2, y2))
+        dx, dy = x2 - x1, y2 - y1
+        return math.sqrt(dx * dx + dy * dy)
