@@ -60,7 +60,7 @@ def problems(
             return [PatternError(found[0][0], "", 0)]
         text = str(pattern)
         try:
-            found = _Analysis(parse(text), space).run()
+            found = _Analysis(parse(text), space).run() or found[:1]
         except PatternError as error:  # a name that is no name, say
             return [error]
     errors = {PatternError(message, text, 0 if at is None else at): None for message, at in found}
@@ -69,6 +69,7 @@ def problems(
 
 _PRIVATE = (ast.Negation, ast.Count, ast.Sliding, ast.Period)
 Finding = tuple[str, int | None]
+_KINDS = {"number": "a number", "string": "a text", "bits": "bits of a code"}
 _BOUNDS = ("too deep", "too large")
 
 
@@ -341,7 +342,7 @@ class _Analysis:
     ) -> Iterator[tuple[ast.Expression, int]]:
         """Every expression below, through variables, each definition once; with the number of
         repetitions around it. `without` and what is below it are left out."""
-        pending = [(node, 0) for node in start]
+        pending = [(node, 0) for node in reversed(list(start))]
         seen: set[str] = set()
         while pending:
             node, repeated = pending.pop()
@@ -352,7 +353,8 @@ class _Analysis:
                 seen.add(node.name)
                 pending.append((self._bodies[node.name], repeated))
             again = isinstance(node, ast.Count | ast.Sliding | ast.Period)
-            pending.extend((child, repeated + again) for child in ast.children(node))
+            below = reversed(ast.children(node))
+            pending.extend((child, repeated + again) for child in below)
 
     def _names(
         self, start: Iterable[ast.Expression], without: ast.Expression | None = None
@@ -414,7 +416,8 @@ class _Analysis:
                 self._say(f"&{name} is bound but used nowhere else", first)
             for other, variable, _ in found[1:]:
                 if kind_of(other) != kind_of(test):
-                    message = f"&{name} is a {kind_of(other)} here and a {kind_of(test)} elsewhere"
+                    here, there = _KINDS[kind_of(other)], _KINDS[kind_of(test)]
+                    message = f"&{name} is {here} here and {there} elsewhere"
                     self._say(message, variable)
                     break
 

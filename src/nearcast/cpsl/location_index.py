@@ -173,6 +173,10 @@ class LocationIndex:
     def __contains__(self, primitive: int) -> bool:
         return primitive in self._groups
 
+    def members(self, primitive: int) -> list[int]:
+        """The subscriptions over a primitive."""
+        return [n for tests in self._groups.get(primitive, {}).values() for n in tests]
+
     def _build(self) -> None:
         few: list[RegionTest] = []
         numbers: list[int] = []

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nearcast.cpsl.instances import Instance
-from nearcast.cpsl.operators.filters import Test
+from nearcast.cpsl.operators.filters import Test, unary
 from nearcast.cpsl.operators.node import Node, Run
+from nearcast.cpsl.operators.spatial import Relations
+from nearcast.cpsl.predicates import Translation
 
 __all__ = ["Alias", "Either", "Filter", "Primitive"]
 
@@ -18,12 +20,11 @@ class Primitive(Node):
     there is nothing to do.
     """
 
-    __slots__ = ("filters", "reader")
+    __slots__ = ("reader",)
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Translation | None) -> None:
         super().__init__((), 0, 0)
         self.reader = reader
-        self.filters: tuple[Node, ...] = ()  # unary location tests, found through the index
 
 
 class Alias(Node):
@@ -38,7 +39,7 @@ class Alias(Node):
 class Filter(Node):
     """A unary test: the instances that pass, as they are."""
 
-    __slots__ = ("kind", "params", "test")
+    __slots__ = ("kind", "params", "relations", "test")
 
     def __init__(
         self,
@@ -46,15 +47,22 @@ class Filter(Node):
         height: int,
         kind: str,
         params: tuple[Any, ...],
-        test: Test,
+        relations: Relations,
     ) -> None:
         super().__init__(names, height, 0)
         self.kind = kind
         self.params = params
-        self.test = test
+        self.relations = relations
+        self.test: Test | None = None  # made when first needed: points are left to the index
+
+    def holds(self, instance: Instance) -> bool:
+        """Whether an instance passes."""
+        if self.test is None:
+            self.test = unary(self.kind, self.params, self.relations)
+        return self.test(instance)
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
-        if self.test(instance):
+        if self.holds(instance):
             run.emit(self, instance)
 
 
