@@ -1,0 +1,60 @@
+"""Good rows and bad ones: what a worker does with a table in which some row is wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from nearcast.errors import BatchError, NearcastError
+from nearcast.matcher import bulk
+from nearcast.model.geometry import Space
+from nearcast.model.schema import Schema
+
+__all__ = ["Reject", "Side", "accepted"]
+
+Side: TypeAlias = Literal["events", "subscriptions"]
+_BLOCK = 16
+
+
+class Reject(NamedTuple):
+    """A row that cannot be used, and why."""
+
+    row: int
+    id: str | None
+    reason: str
+
+
+def accepted(table: Any, side: Side, space: Space) -> tuple[Any, list[Reject]]:
+    """(the good rows of a table, the bad ones with reasons).
+
+    One pass in bulk if all are good; otherwise blocks, and row by row only in a block with a
+    bad one. Errors that concern a column and not a row are raised.
+    """
+    if _fault(table, side, space) is None:
+        return table, []
+    bad: list[Reject] = []
+    for first in range(0, table.num_rows, _BLOCK):
+        block = table.slice(first, _BLOCK)
+        if _fault(block, side, space) is None:
+            continue
+        for row in range(block.num_rows):
+            error = _fault(block.slice(row, 1), side, space)
+            if error is not None:
+                id = block.column("id")[row].as_py()
+                bad.append(Reject(first + row, id, _reason(error)))
+    wrong = {reject.row for reject in bad}
+    return table.take([row for row in range(table.num_rows) if row not in wrong]), bad
+
+
+def _fault(table: Any, side: Side, space: Space) -> NearcastError | None:
+    try:
+        if side == "events":
+            bulk.encode_events(table, Schema(), space, intern=False)
+        else:
+            bulk.encode_subscriptions(table, Schema(), space, None)
+    except NearcastError as error:
+        return error
+    return None
+
+
+def _reason(error: NearcastError) -> str:
+    return str(error.cause if isinstance(error, BatchError) else error)
