@@ -36,6 +36,7 @@ from nearcast.matcher.live import Live, Standing
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.matcher.places import search_boxes, shape_floats
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
+from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
 from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
 from nearcast.model.schema import Schema
@@ -55,8 +56,9 @@ class Matcher:
     """Which subscriptions want this event, and which live events does this subscription want.
 
     `index` names the structure that does the work (`nearcast.index.registry`), `space` is
-    "globe" (lon/lat, metres) or "planar". Options after these go to the index. Answers
-    are exact whatever the index: what it does not decide is checked here.
+    "globe" (lon/lat, metres) or "planar". `tuning`, measured by `nearcast pipeline tune`,
+    decides what "auto" stands for and the index's options; those given here stand above it.
+    Answers are exact whatever the index: what it does not decide is checked here.
 
     One thread may change a matcher while others match; each match sees one state.
 
@@ -74,6 +76,7 @@ class Matcher:
         schema: Schema | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
+        tuning: GivenTuning | None = None,
         **options: Any,
     ) -> None:
         if space not in SPACES:
@@ -84,9 +87,12 @@ class Matcher:
             raise ValidationError("schema", schema, "give a Schema, or None for a new one")
         _check_positive("max_bytes", max_bytes)
         _check_positive("threads", threads)
+        self.schema = Schema() if schema is None else schema
+        if tuning is not None:
+            index, tuned = read_tuning(tuning).settle(index, self.schema)
+            options = tuned | options
         self.entry = registry.entry(index)
         self.space: Space = space
-        self.schema = Schema() if schema is None else schema
         self.max_bytes = max_bytes
         self._threads = parallel_threads() if threads is None else threads
         self._standing = Standing()
@@ -307,6 +313,21 @@ class Matcher:
         """
         import pyarrow as pa
 
+        draft, event_numbers, slots, ids = self._match_all(events, now, arrow=True)
+        event_ids = draft.ids.take(pa.array(event_numbers))
+        return pa.table({"event_id": event_ids, "subscription_id": ids})
+
+    def match_numbers(
+        self, events: Events, now: Time | None = None
+    ) -> tuple[npt.NDArray[np.int32], list[str]]:
+        """The pairs of `match_events` as numbers of events, counted from 0, and subscription ids.
+
+        For callers that keep the events: ids of events need not be unique.
+        """
+        _, event_numbers, _, ids = self._match_all(events, now, arrow=False)
+        return event_numbers, ids
+
+    def _match_all(self, events: Events, now: Time | None, *, arrow: bool) -> tuple[Any, ...]:
         registry.require(self.entry.name, subscriptions=True)
         moment = None if now is None else to_micros(now, "now")
         given = bulk.listed(events, Event)
@@ -318,9 +339,8 @@ class Matcher:
                 found = self._extended_rows(encoded, event, int(nows[at]))
                 pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
             event_numbers, slots = self._owners(pairs)
-            subscription_ids = self._standing.ids.arrow(slots)
-        event_ids = draft.ids.take(pa.array(event_numbers))
-        return pa.table({"event_id": event_ids, "subscription_id": subscription_ids})
+            known = self._standing.ids
+            return draft, event_numbers, slots, known.arrow(slots) if arrow else known.ids_of(slots)
 
     def _parallel(
         self, batch: EventBatch, nows: npt.NDArray[np.int64], view: Sequence[Event]

@@ -1,0 +1,276 @@
+"""The detection graph: equal sub-expressions once, instances upwards, detections at the roots.
+
+Composites share a node when expression, mode, bindings and inputs are equal; nodes that wait
+for something are shared only by composites registered at the same point of the stream,
+so that nobody sees what happened before they came.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+from nearcast.clock import Micros
+from nearcast.cpsl.compile import Plan
+from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.location_index import LocationIndex
+from nearcast.cpsl.operators.constraints import Constraints
+from nearcast.cpsl.operators.filters import SPATIAL
+from nearcast.cpsl.operators.joint import Joint
+from nearcast.cpsl.operators.negation import NotEnclosed, NotFixed, NotFollowing
+from nearcast.cpsl.operators.node import Node
+from nearcast.cpsl.operators.passing import Alias, Either, Filter, Primitive
+from nearcast.cpsl.operators.repetition import Count, Period, Sliding
+from nearcast.cpsl.operators.spatial import Relations
+from nearcast.cpsl.predicates import translate
+from nearcast.cpsl.timers import Timers
+from nearcast.matcher import Matcher
+from nearcast.model.subscriptions import Subscription
+
+__all__ = ["Graph", "Registration"]
+
+
+class Registration:
+    """A composite in the graph: its root, and how many detections it has had."""
+
+    __slots__ = ("composite", "count", "epoch", "order", "root")
+
+    def __init__(self, composite: Any, root: Node, order: int, epoch: int) -> None:
+        self.composite = composite
+        self.root = root
+        self.order = order
+        self.epoch = epoch
+        self.count = 0
+
+
+class Graph:
+    """The nodes of all composites, and one step of detection at a time."""
+
+    def __init__(self, relations: Relations, max_pending: int) -> None:
+        self.relations = relations
+        self.max_pending = max_pending
+        self.matcher = Matcher(space=relations.space, threads=1)
+        self.locations = LocationIndex(relations)
+        self.timers = Timers()
+        self.now: Micros = 0
+        self.started = False
+        self.step = 0
+        self.overflows = 0
+        self.nodes: dict[int, Node] = {}
+        self._by_key: dict[object, Node] = {}
+        self._constraints: dict[object, Constraints] = {}
+        self._waiting_start: list[Node] = []
+        self._unmatched: list[Primitive] = []  # primitives the matcher has not been told of
+        self._serial = 0
+        self._orders = 0
+        self._arrivals: list[tuple[int, int, int, int, Node, Instance]] = []
+        self._pushed = 0
+        self.found: list[tuple[Registration, Instance]] = []
+
+    # -- what nodes ask --------------------------------------------------------
+
+    def serial(self) -> int:
+        """A new serial number."""
+        self._serial += 1
+        return self._serial
+
+    def emit(self, node: Node, instance: Instance) -> None:
+        """Pass an instance to the composites that end here and to the nodes above."""
+        for registration in node.roots:
+            self.found.append((registration, instance))
+        for parent, port in node.parents:
+            name = parent.names[port]
+            given = instance if name is None else instance.bound(name)
+            self._pushed += 1
+            heappush(
+                self._arrivals, (parent.height, parent.order, port, self._pushed, parent, given)
+            )
+
+    def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
+        """Ask for a time event."""
+        self.timers.wake(at, node, age, token)
+
+    def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
+        """Ask to be told when an instance is of no more use."""
+        self.timers.forget(after, node, port, token)
+
+    def overflow(self) -> None:
+        """Count an instance that a full queue let go."""
+        self.overflows += 1
+
+    # -- steps -----------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Deliver what is under way: inner nodes first, the inputs of a node in their order."""
+        arrivals = self._arrivals
+        while arrivals:
+            _, _, port, _, node, instance = heappop(arrivals)
+            node.receive(port, instance, self)
+
+    def move_to(self, now: Micros) -> None:
+        """Let time come to a moment; nothing fires."""
+        if not self.started:
+            self.started = True
+            self.now = now
+            for node in self._waiting_start:
+                self._begin(node)
+            self._waiting_start.clear()
+        if now > self.now:
+            self.now = now
+        while (stale := self.timers.pop_stale(self.now)) is not None:
+            node, port, token = stale
+            node.forgotten(port, token, self)
+
+    def fire(self) -> None:
+        """The next time event, at its own time."""
+        at, _, _, _, _, node, token = self.timers.pop()
+        self.move_to(at)
+        self.step += 1
+        node.timed(token, self)
+        self.settle()
+
+    def _begin(self, node: Node) -> None:
+        if isinstance(node, NotFixed | Period):
+            node.begin(self.now, self)
+
+    # -- building --------------------------------------------------------------
+
+    def add(self, plan: Plan, mode: str, epoch: int) -> Node:
+        """The node of a plan, made if there is none; it counts one use more."""
+        inputs = tuple(self.add(given.plan, mode, epoch) for given in plan.inputs)
+        names = tuple(given.name for given in plan.inputs)
+        key = self._key(plan, mode, epoch, inputs, names)
+        node = self._by_key.get(key)
+        if node is None:
+            node = self._make(plan, mode, names, inputs)
+            self._install(node, key, plan, inputs)
+        else:
+            for below in inputs:
+                self.release(below)
+        node.uses += 1
+        return node
+
+    def _key(
+        self,
+        plan: Plan,
+        mode: str,
+        epoch: int,
+        inputs: tuple[Node, ...],
+        names: tuple[str | None, ...],
+    ) -> object:
+        if plan.kind == "primitive":
+            return plan.params[0]
+        below = tuple(node.order for node in inputs)
+        if plan.kind in _PASSING:
+            return plan.kind, plan.params, below, names
+        return plan.kind, plan.params, below, names, mode, epoch
+
+    def _install(self, node: Node, key: object, plan: Plan, inputs: tuple[Node, ...]) -> None:
+        self._orders += 1
+        node.order, node.key, node.inputs = self._orders, key, inputs
+        self._by_key[key] = self.nodes[node.order] = node
+        if isinstance(node, Primitive):
+            self._unmatched.append(node)
+        elif isinstance(node, Filter) and isinstance(inputs[0], Primitive) and node.kind in SPATIAL:
+            self.locations.add(node.order, inputs[0].order, (node.kind, node.params))
+        else:
+            for port, below in enumerate(inputs):
+                below.parents = (*below.parents, (node, port))
+        if isinstance(node, NotFixed | Period):
+            if self.started:
+                self._begin(node)
+            else:
+                self._waiting_start.append(node)
+
+    def _make(
+        self, plan: Plan, mode: str, names: tuple[str | None, ...], inputs: tuple[Node, ...]
+    ) -> Node:
+        height, tie, params = plan.height, plan.tie, plan.params
+        lags = tuple(given.plan.lag for given in plan.inputs)
+        match plan.kind:
+            case "primitive":
+                translation = translate(params[0])
+                return Primitive(translation if translation.residual else None)
+            case "alias":
+                return Alias(names, height, 0)
+            case "or":
+                return Either(names, height)
+            case "joint":
+                return Joint(names, height, self._shared(plan), mode, _joining(plan, mode))
+            case "not-fixed":
+                return NotFixed(names, height, tie, *params)
+            case "not-following":
+                joining = _joining(plan, "first-matching")
+                return NotFollowing(names, height, tie, params[0], mode, joining, lags[0])
+            case "not-enclosed":
+                return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]))
+            case "count":
+                return Count(names, height, params[0], mode)
+            case "period":
+                return Period(names, height, tie, params[0])
+            case "sliding":
+                return Sliding(names, height, *params, lags[0])
+        return Filter(names, height, plan.kind, params, self.relations)
+
+    def _shared(self, plan: Plan) -> Constraints:
+        bounds = tuple((given.plan.lag, given.plan.span) for given in plan.inputs)
+        key = (plan.params, bounds)
+        found = self._constraints.get(key)
+        if found is None:
+            found = self._constraints[key] = Constraints(plan, self.relations)
+        return found
+
+    def learn(self) -> None:
+        """Tell the matcher of new primitives; once for many composites."""
+        if self._unmatched:
+            new = [node for node in self._unmatched if node.uses]
+            self._unmatched = []
+            self.matcher.add_subscriptions(
+                [
+                    Subscription(id=str(node.order), where=translate(_primitive(node)).where)
+                    for node in new
+                ]
+            )
+
+    def release(self, node: Node) -> None:
+        """One use less; a node that nobody uses goes, and with it what only it used."""
+        node.uses -= 1
+        if node.uses:
+            return
+        del self.nodes[node.order]
+        del self._by_key[node.key]
+        if isinstance(node, Primitive):
+            if node in self._unmatched:
+                self._unmatched.remove(node)
+            else:
+                self.matcher.remove_subscription(str(node.order))
+        for below in node.inputs:
+            if isinstance(node, Filter) and isinstance(below, Primitive) and node.kind in SPATIAL:
+                self.locations.remove(node.order, below.order, (node.kind, node.params))
+            else:
+                below.parents = tuple(entry for entry in below.parents if entry[0] is not node)
+            self.release(below)
+        if node.stateful:
+            self._waiting_start = [other for other in self._waiting_start if other is not node]
+            self.timers.drop({node})
+
+
+_PASSING = ("alias", "or", "happen-in", "overlap", "same-place", "distance", "during", "later")
+
+
+def _primitive(node: Node) -> Any:
+    return node.key
+
+
+def _joining(plan: Plan, mode: str) -> tuple[str, ...]:
+    """The variables that partners are looked up by: bound on every side.
+
+    Chronicle and recent look at the oldest or newest of all, so there is nothing to look up.
+    """
+    if mode in ("chronicle", "recent") or len(plan.inputs) != 2:
+        return ()
+    sides = [
+        given.plan.names | ({"$" + given.name} if given.name else frozenset())
+        for given in plan.inputs
+    ]
+    return tuple(sorted(sides[0] & sides[1]))

@@ -1,0 +1,182 @@
+"""A detector's state as bytes, its size, and the proof that it keeps nothing useless.
+
+The graph is not saved: it follows from the composites. Saved are the composites with the
+point of the stream at which each came, what waits at each node (found again by composite and
+place in its plan), the timers and the events held back.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.operators.node import Node
+from nearcast.cpsl.operators.passing import Primitive
+from nearcast.errors import ValidationError
+
+if TYPE_CHECKING:
+    from nearcast.cpsl.detector import Detector
+
+__all__ = ["check", "memory", "restore", "save"]
+
+_VERSION = 1
+_COUNTERS = ("late", "duplicates", "_added", "_epoch", "_received", "_newest", "_closed")
+
+
+def _numbered(detector: Detector) -> dict[Node, tuple[str, int]]:
+    """Every node by a composite that uses it and its place in that composite's plan."""
+    numbers: dict[Node, tuple[str, int]] = {}
+    for id, registration in detector._registrations.items():
+        for at, node in enumerate(_below(registration.root)):
+            numbers.setdefault(node, (id, at))
+    return numbers
+
+
+def _below(root: Node) -> list[Node]:
+    """The nodes of a plan, in a fixed order."""
+    found, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting.extend(node.inputs)
+    return found
+
+
+def save(detector: Detector) -> bytes:
+    """Everything that `restore` needs. O(pending)."""
+    graph = detector._graph
+    numbers = _numbered(detector)
+    known = {
+        "version": _VERSION,
+        "options": {
+            "space": detector.space,
+            "lateness": detector.lateness,
+            "longest": detector.longest,
+            "tolerance_m": graph.relations.tolerance,
+            "max_pending": graph.max_pending,
+        },
+        "composites": [
+            (r.composite, r.order, r.epoch, r.count) for r in detector._registrations.values()
+        ],
+        "counters": {name: getattr(detector, name) for name in _COUNTERS},
+        "held": detector._held,
+        "seen": detector._seen,
+        "graph": (graph.now, graph.started, graph.step, graph._serial, graph.overflows),
+        "nodes": {
+            number: dumped
+            for node, number in numbers.items()
+            if (dumped := node.dump()) is not None
+        },
+        "timers": graph.timers.dump(numbers),
+    }
+    return pickle.dumps(known, protocol=5)
+
+
+def restore(cls: type[Detector], saved: bytes) -> Detector:
+    """A detector that goes on where the saved one stopped."""
+    try:
+        known: dict[str, Any] = pickle.loads(saved)
+        version = known["version"]
+    except Exception as error:  # whatever a pickle of something else may raise
+        raise ValidationError("saved", saved, f"give what save() returned ({error})") from None
+    if version != _VERSION:
+        raise ValidationError("saved", version, f"this release reads version {_VERSION}")
+    options = known["options"]
+    detector = cls(
+        options["space"],
+        longest=None,
+        tolerance_m=options["tolerance_m"],
+        max_pending=options["max_pending"],
+    )
+    detector.lateness, detector.longest = options["lateness"], options["longest"]
+    graph = detector._graph
+    for composite, order, epoch, count in known["composites"]:
+        registration = detector._register(composite, epoch)
+        registration.order, registration.count = order, count
+    for name, value in known["counters"].items():
+        setattr(detector, name, value)
+    detector._held, detector._seen = known["held"], known["seen"]
+    detector._seen_ends = sorted(detector._seen)
+    graph.now, graph.started, graph.step, graph._serial, graph.overflows = known["graph"]
+    if graph.started:
+        graph._waiting_start.clear()
+    nodes = {
+        (id, at): node
+        for id, registration in detector._registrations.items()
+        for at, node in enumerate(_below(registration.root))
+    }
+    for number, dumped in known["nodes"].items():
+        nodes[number].load(dumped, graph)
+    graph.timers.load(known["timers"], nodes)
+    return detector
+
+
+def memory(detector: Detector) -> dict[str, int]:
+    """Bytes by part, as far as Python tells. O(nodes + pending)."""
+    graph = detector._graph
+    nodes = sum(_node_bytes(node) for node in graph.nodes.values())
+    nodes += sum(sys.getsizeof(r) for r in detector._registrations.values())
+    nodes += sys.getsizeof(detector._registrations) + sys.getsizeof(graph.nodes)
+    nodes += sys.getsizeof(graph._by_key)
+    instances: dict[int, int] = {}
+    for node in graph.nodes.values():
+        for _, instance in node.pending():
+            _measure(instance, instances)
+    timers = 200 * (len(graph.timers.due) + len(graph.timers.stale))
+    parts = {
+        "matcher": graph.matcher.memory()["total"],
+        "locations": graph.locations.nbytes(),
+        "nodes": nodes,
+        "instances": sum(instances.values()),
+        "timers": timers,
+        "held": 600 * len(detector._held),
+    }
+    parts["total"] = sum(parts.values())
+    return parts
+
+
+def _node_bytes(node: Node) -> int:
+    total = sys.getsizeof(node) + sys.getsizeof(node.parents) + sys.getsizeof(node.names)
+    total += sys.getsizeof(node.inputs) + sys.getsizeof(node.roots)
+    if not isinstance(node, Primitive):
+        total += sys.getsizeof(node.key)
+    return total
+
+
+def _measure(instance: Instance, known: dict[int, int]) -> None:
+    waiting = [instance]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in known:
+            known[id(one)] = sys.getsizeof(one) + sys.getsizeof(one.members) + 64
+            waiting.extend(one.members)
+
+
+def check(detector: Detector) -> None:
+    """Structure and boundedness: see `Detector.check_invariants`."""
+    graph = detector._graph
+    assert not graph.found and not graph._arrivals, "a step was left unfinished"
+    uses: dict[Node, int] = {}
+    reachable: set[Node] = set()
+    for registration in detector._registrations.values():
+        assert registration in registration.root.roots
+        uses[registration.root] = uses.get(registration.root, 0) + 1
+        reachable.update(_below(registration.root))
+    assert reachable == set(graph.nodes.values()), "a node that no composite needs"
+    for node in reachable:
+        for port, below in enumerate(node.inputs):
+            uses[below] = uses.get(below, 0) + 1
+            assert (node, port) in below.parents or below.height == 0
+    for node in reachable:
+        assert node.uses == uses[node], "uses are miscounted"
+        assert graph._by_key[node.key] is node and graph.nodes[node.order] is node
+        assert all(node.height > below.height for below in node.inputs)
+        if graph.started:
+            node.check(graph.now)
+    assert all(entry[5] in reachable for entry in graph.timers.due)
+    assert all(entry[2] in reachable for entry in graph.timers.stale)
+    assert all(entry[0] >= graph.now for entry in graph.timers.stale), "stale instances are kept"
+    bound = detector._newest - detector.lateness
+    assert all(entry[0] >= bound for entry in detector._held), "an event is held back too long"
