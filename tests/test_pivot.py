@@ -14,7 +14,8 @@ from nearcast.index.base import new_counters
 from nearcast.index.clauses import ClauseBatch, ClauseStore
 from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
-from nearcast.index.pivot.kernels import ODD, TILE
+from nearcast.index.pivot.clause_tiles.kernels import SHELF
+from nearcast.index.pivot.kernels import ODD, TILE, deeper
 from nearcast.index.scan import Scan
 
 INF, NAN = np.inf, np.nan
@@ -180,7 +181,8 @@ class World:
 
     @property
     def tiles(self):
-        return self.index._clauses._used
+        side = self.index._clauses
+        return side._used - sum(len(places) for places in side._spare)
 
     def depth(self, side):
         n = side._nodes
@@ -342,10 +344,19 @@ def test_values_on_the_ends_and_beside_them():
 
 def test_values_on_the_borders_of_codes():
     w = World("even", columns=1, most=1)
-    w.add(0, intervals(np.zeros(3), [0, 30, 62.5], [125, 90, 62.5]))  # a code for every unit
-    grid = np.arange(-2, 128) * 1.0
+    w.add(0, intervals(np.zeros(3), [0, 60, 126.5], [253, 180, 126.5]))  # a code for every unit
+    grid = np.arange(-2, 256) * 1.0
     near = np.concatenate([grid, np.nextafter(grid, INF), np.nextafter(grid, -INF)])
-    assert w.check(batch=points(near, 1)) > 125
+    assert w.check(batch=points(near, 1)) > 253
+
+
+def test_an_interval_that_holds_nothing_matches_nothing():
+    w = World("even", columns=1, most=1)
+    empty = intervals(np.zeros(40), [0.6, NAN] * 20, [0.4, 0.5] * 20)
+    w.add(0, empty)
+    w.add_each(0, empty)
+    w.add(0, intervals(np.zeros(5), [0.0] * 5, [1.0] * 5))
+    assert w.check(batch=points(np.arange(-2, 23) / 20, 1)) == 5 * 21
 
 
 def test_no_value_is_inside_an_interval_that_covers_everything():
@@ -383,6 +394,30 @@ def test_more_columns_than_a_tile_has_codes_for():
     assert w.check(batch=points(inside, k)) == n
 
 
+def test_shelves_divide_as_a_b_tree_does(monkeypatch):
+    monkeypatch.setattr("nearcast.index.pivot._ENOUGH", 1_000_000)
+    w = World("even", columns=3, most=3)
+    w.add(9000)
+    shelves = len(w.index._clauses._spare)
+    for _ in range(12):
+        w.add_each(0, w.some_clauses(1000))
+        w.remove(0.02)
+    assert len(w.index._clauses._spare) > shelves
+    assert all(len(places) < SHELF for places in w.index._clauses._spare)
+    assert w.check(12) > 0
+
+
+def test_clauses_with_more_predicates_than_there_are_codes():
+    w = World("even", columns=22, most=2)
+    w.add(3000)  # two predicates each: room for two codes
+    low = w.rng.random((300, 22)) * 0.2
+    long = intervals(np.tile(np.arange(22), 300), low.ravel(), low.ravel() + 0.79, per_row=22)
+    w.add_each(0, long)
+    inside = np.full((23, 22), 0.5)
+    inside[np.arange(22), np.arange(22)] = 0.995  # fails on one column only, each in turn
+    w.check(batch=points(inside, 22))
+
+
 def test_columns_that_come_later_than_the_tiles():
     w = World("even", columns=1, most=1)
     w.add(600)
@@ -391,7 +426,7 @@ def test_columns_that_come_later_than_the_tiles():
     assert w.check() > 0
 
 
-def test_a_tile_is_made_anew_as_it_fills():
+def test_a_shelf_chooses_its_columns_anew_as_it_fills():
     w = World("even", columns=6, most=6)
     sizes = []
     for _ in range(12):
@@ -436,14 +471,22 @@ def test_equal_rows_with_even_numbers_only():
     assert w.check(batch=points([[0, 0.5, 0], [0, 0.5, 0.5]], 3)) == 15_000
 
 
-def test_columns_one_after_another_make_a_deep_tree():
+def test_columns_one_after_another_make_a_shallow_tree():
     columns = 330
     w = World("even", columns=columns, most=columns)
     for a in range(columns):
         low = w.rng.random(100) * 0.4
         w.add(0, intervals([a] * 100, low, low + 0.6))
-    assert w.depth(w.index._clauses) > 256  # two wait at each level, and 512 had room once
+    assert w.depth(w.index._clauses) <= 16
     assert w.check(batch=points(np.full((2, columns), 0.5), columns)) == 2 * 100 * columns
+
+
+def test_a_stack_grows_before_three_more_do_not_fit():
+    stack = np.arange(12).reshape(4, 3)
+    assert deeper(stack, 1) is stack or np.array_equal(deeper(stack, 1), stack)
+    larger = deeper(stack, 2)
+    assert larger.shape == (8, 3)
+    assert np.array_equal(larger[:2], stack[:2])
 
 
 def test_many_splits_that_only_peel_off_a_few():

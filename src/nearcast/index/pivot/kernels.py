@@ -22,6 +22,8 @@ NOTHING = -(2**30)
 ROOT, MAIN, ODD = 0, 1, 2
 #: Parts of a split smaller than this do not get a tile of their own.
 SMALL = 48
+#: Members that a planned tile should have: nearly full, with some room for what comes.
+GOAL = 448
 
 
 @kernel
@@ -53,7 +55,7 @@ def centre_of(low, high, bottom, top):
 
 @kernel
 def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen):
-    """(column, threshold) of the split that lets the fewest clauses through, −1 if none helps.
+    """(column, threshold, hull) of the split that lets the fewest through, −1 if none helps.
 
     Looks at a sample. What comes to be matched is taken to be spread evenly over the hull
     of what is here, as intervals of the share of it that `reach` says of the column (the
@@ -76,15 +78,17 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
                 columns += 1
             count[a] += 1
     best_column = -1
-    best_at = 0.0
-    best_cost = 0.98 * sampled
+    best_at, best_bottom, best_top = 0.0, 0.0, 0.0
+    least = sampled * GOAL / n  # a part of a tile is a tile to look at
+    best_cost = 0.98 * 2.0 * max(0.5 * sampled, least)
     lows = np.empty(sampled)
     highs = np.empty(sampled)
     centres = np.empty(sampled)
     for j in range(columns):
         a = seen[j]
         having = count[a]
-        if having * 16 < sampled or sampled - having >= best_cost:
+        without = max(float(sampled - having), least) if having < sampled else 0.0
+        if having * 16 < sampled or without >= best_cost:
             continue
         m = 0
         bottom = np.inf
@@ -108,9 +112,10 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
         for i in range(m):
             centres[i] = centre_of(lows[i], highs[i], bottom, top)
         ordered = np.sort(centres[:m])
-        at = ordered[(m - 1) >> 1]
+        parts = max(2, -(-(n * m) // (sampled * GOAL)))  # tiles that they will make
+        q = (m - 1) * (parts >> 1) // parts
+        at = ordered[q]
         if at == ordered[m - 1]:  # the upper half is all one value: split below it
-            q = (m - 1) >> 1
             while q > 0 and ordered[q - 1] == at:
                 q -= 1
             if q == 0:
@@ -136,43 +141,31 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
         width = top - bottom + wide
         floor = 1.0 / distinct
         cost = (
-            (sampled - having)
-            + left * max(floor, (left_high - left_low + wide) / width)
-            + (m - left) * max(floor, (right_high - right_low + wide) / width)
+            without
+            + max(float(left), least) * max(floor, (left_high - left_low + wide) / width)
+            + max(float(m - left), least) * max(floor, (right_high - right_low + wide) / width)
         )
         if cost < best_cost:
             best_cost = cost
             best_column = a
-            best_at = at
+            best_at, best_bottom, best_top = at, bottom, top
     for j in range(columns):
         count[seen[j]] = 0
     if columns == seen.size:  # more columns than places: those beyond were counted too
         count[:] = 0
-    return best_column, best_at
+    return best_column, best_at, best_bottom, best_top
 
 
 @kernel
-def _partition(c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop, column, at, hull):
+def _partition(
+    c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop, column, at, bottom, top, hull
+):
     """Reorder rows: centres up to `at`, centres beyond, no predicate on the column.
 
     Returns where the second and third part begin; `hull` receives low and high of the
-    first two parts. Centres are cut to a hull of the whole, computed here.
+    first two parts. Centres are cut to bottom and top, the hull of a sample.
     """
-    bottom = np.inf
-    top = -np.inf
-    for i in range(first, stop):
-        row = rows[i]
-        k0 = np.int64(c_start[row])
-        k = find(c_attr, k0, k0 + np.int64(c_count[row]), column)
-        if k >= 0:
-            if np.isfinite(c_low[k]):
-                bottom = min(bottom, c_low[k])
-                top = max(top, c_low[k])
-            if np.isfinite(c_high[k]):
-                bottom = min(bottom, c_high[k])
-                top = max(top, c_high[k])
     hull[0], hull[1], hull[2], hull[3] = np.inf, -np.inf, np.inf, -np.inf
-    hull[4], hull[5] = bottom, top
     left = first
     right = 0
     none = stop
@@ -214,7 +207,7 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
     count = np.zeros(columns, np.int64)
     seen = np.empty(min(columns, 4096), np.int64)
     spare = np.empty(rows.size, np.int32)
-    parts = np.zeros(6)
+    parts = np.zeros(4)
     runs = np.empty((rows.size // SMALL + 2, 3), np.int64)
     found = 0
     odd = np.empty(rows.size, np.int32)
@@ -232,14 +225,15 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
             runs[found, 0], runs[found, 1], runs[found, 2] = node, first, stop
             found += 1
             continue
-        column, at = _choose_split(
+        column, at, bottom, top = _choose_split(
             c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen
         )
         left, right = first, first
         if column >= 0:
             left, right = _partition(
-                c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop, column, at, parts
-            )
+                c_start, c_count, c_attr, c_low, c_high, rows, spare, first, stop,
+                column, at, bottom, top, parts,
+            )  # fmt: skip
             small = min(left - first, right - left)
             if right < stop:
                 small = min(small, stop - right)
@@ -254,8 +248,8 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
         node_kid[node] = kid
         node_split[node] = column
         node_at[node] = at
-        node_bottom[node] = parts[4]
-        node_top[node] = parts[5]
+        node_bottom[node] = bottom
+        node_top[node] = top
         for j in range(3):
             part_first = first if j == 0 else (left if j == 1 else right)
             part_stop = left if j == 0 else (right if j == 1 else stop)
@@ -397,3 +391,20 @@ def expected_shares(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
                 covered = min(c_high[k], top[a]) - max(c_low[k], bottom[a])
                 out[i] *= max(0.0, covered / width)
     return out
+
+
+@kernel
+def merged(events, rows, more_events, more_rows):
+    """Two lists of (event, row), each in the order of events, as one."""
+    n = events.size + more_events.size
+    out_events = np.empty(n, np.int32)
+    out_rows = np.empty(n, np.int32)
+    i, j = 0, 0
+    for k in range(n):
+        if j == more_events.size or (i < events.size and events[i] <= more_events[j]):
+            out_events[k], out_rows[k] = events[i], rows[i]
+            i += 1
+        else:
+            out_events[k], out_rows[k] = more_events[j], more_rows[j]
+            j += 1
+    return out_events, out_rows

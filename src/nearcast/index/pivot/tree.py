@@ -68,12 +68,27 @@ def _empty_tree() -> Nodes:
     return nodes
 
 
+#: Rows that one core plans alone, and the branches that others are cut into.
+_ALONE, _BRANCHES = 65_536, 6
+
+
+def _nodes_for(rows: int) -> int:
+    """Nodes that a plan for so many rows may need."""
+    return 6 * (rows // kernels.SMALL + 1)
+
+
+def _resized(nodes: Nodes, resize: Callable[[Any], Any]) -> Nodes:
+    arrays = nodes._asdict()
+    used = arrays.pop("used")
+    return Nodes(used, **{name: resize(array) for name, array in arrays.items()})
+
+
 class TileTree(ABC):
     """Rows of a store in tiles of 512 under a tree of hulls.
 
-    A subclass has a table of tiles (`_tiles`, a NamedTuple of arrays with a first axis of
-    tiles, but for `where`: row → tile · 512 + position), says what is in the store, and
-    brings the two kernels that know what a tile looks like.
+    A subclass has a table of tiles (`_tiles`, a NamedTuple of arrays, among them `alive`,
+    `live` and `rows` by tile, and `where`: row → tile · 512 + position), says what is in the
+    store, finds places for tiles, and brings the kernels that know what a tile looks like.
     """
 
     def __init__(self, store: ClauseStore | EventStore, table: Any) -> None:
@@ -82,7 +97,6 @@ class TileTree(ABC):
         self._tiles: Any = table
         self._used = 0
         """Tiles ever used."""
-        self._free: list[int] = []
 
     # -- what a subclass says --------------------------------------------------
 
@@ -95,8 +109,12 @@ class TileTree(ABC):
         """By column: the share of what is here that an interval to be matched covers."""
 
     @abstractmethod
-    def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
-        """Make a tile of each run."""
+    def _house(self, rows: Rows, runs: Any) -> None:
+        """Make a tile of each run (node, first, stop) of rows, wherever there is room."""
+
+    @abstractmethod
+    def _make_room(self, node: int, odd: bool) -> None:
+        """See to it that a row can enter at a leaf that could not take it."""
 
     @abstractmethod
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
@@ -133,45 +151,69 @@ class TileTree(ABC):
         self._tiles = self._fresh_table()._replace(where=where)
         self._nodes = _empty_tree()
         self._used = 0
-        self._free.clear()
         odd = self._plant(kernels.MAIN, rows, keep_odd=False)
         if odd.size:
             self._plant(kernels.ODD, odd, keep_odd=True)
         used = int(self._nodes.used[0])
-        self._resize_nodes(lambda array: array[:used].copy())
+        self._nodes = _resized(self._nodes, lambda array: array[:used].copy())
 
-    def _plant(self, node: int, rows: Rows, *, keep_odd: bool, limit: int = kernels.TILE) -> Rows:
+    def _plant(self, node: int, rows: Rows, *, keep_odd: bool) -> Rows:
         """Make a subtree of rows at a node; returns the odd ones left out."""
+        runs, odd = self._plan(node, rows, keep_odd, kernels.TILE)
+        self._house(rows, runs)
+        return odd
+
+    def _plan(self, node: int, rows: Rows, keep_odd: bool, limit: int) -> tuple[Any, Rows]:
+        """Grow nodes below one for these rows: (runs, odd ones); large ones on all cores."""
+        if rows.size <= _ALONE:
+            return self._split(node, rows, keep_odd, limit)
+        coarse, odd = self._split(node, rows, keep_odd, rows.size // _BRANCHES)
+        here, columns, reach = self._intervals(), self._store.columns, self._reach()
+
+        def grow(branch: tuple[int, int, int]) -> tuple[Nodes, Any, Rows]:
+            part = rows[branch[1] : branch[2]]
+            nodes = _resized(_empty_tree(), lambda array: grown(array, _nodes_for(part.size)))
+            nodes.used[0] = 1
+            found = kernels.plan(*here, nodes, 0, part, reach, columns, keep_odd, limit)
+            return nodes, *found
+
+        runs, odds = [], [odd]
+        with ThreadPoolExecutor(parallel_threads()) as pool:
+            branches = [(int(b[0]), int(b[1]), int(b[2])) for b in coarse]
+            for branch, (nodes, own, left_out) in zip(
+                branches, pool.map(grow, branches), strict=True
+            ):
+                moved = self._graft(branch[0], nodes, own)
+                moved[:, 1:] += branch[1]
+                runs.append(moved)
+                odds.append(left_out)
+        return np.concatenate(runs), np.concatenate(odds)
+
+    def _split(self, node: int, rows: Rows, keep_odd: bool, limit: int) -> tuple[Any, Rows]:
+        room = int(self._nodes.used[0]) + _nodes_for(rows.size)
+        self._nodes = _resized(self._nodes, lambda array: grown(array, room))
         columns = self._store.columns
-        room = int(self._nodes.used[0]) + 6 * (rows.size // kernels.SMALL + 1)
-        self._resize_nodes(lambda array: grown(array, room))
         runs, odd = kernels.plan(
             *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit
         )
-        tiles = self._take_tiles(len(runs))
-        in_parallel(
-            lambda a, b: self._fill(rows, runs[a:b], tiles[a:b], columns), len(runs), least=64
-        )
-        left_out: Rows = odd
-        return left_out
+        return runs, odd
 
-    def _resize_nodes(self, resize: Callable[[Any], Any]) -> None:
-        arrays = self._nodes._asdict()
-        used = arrays.pop("used")
-        self._nodes = Nodes(used, **{name: resize(array) for name, array in arrays.items()})
-
-    def _take_tiles(self, count: int) -> npt.NDArray[np.int64]:
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
-        fresh = range(self._used, self._used + count - len(reused))
-        self._used += len(fresh)
-        self._tiles = self._tiles._replace(
-            **{
-                name: grown(array, self._used)
-                for name, array in self._tiles._asdict().items()
-                if name != "where"
-            }
-        )
-        return np.array([*reused, *fresh], np.int64)
+    def _graft(self, node: int, branch: Nodes, runs: Any) -> Any:
+        """Put a tree of its own, whose root is 0, in the place of a node; its runs likewise."""
+        first, number = int(self._nodes.used[0]), int(branch.used[0])
+        self._nodes = _resized(self._nodes, lambda array: grown(array, first + number))
+        branch.kid[:number] += (branch.kid[:number] >= 0) * np.int32(first - 1)
+        for name, array in self._nodes._asdict().items():
+            own = getattr(branch, name)
+            if name == "used":
+                array[0] = first + number - 1
+                continue
+            array[first : first + number - 1] = own[1:number]
+            if name in ("kid", "split", "at", "bottom", "top"):
+                array[node] = own[0]
+        moved = runs.copy()
+        moved[:, 0] = np.where(runs[:, 0] == 0, node, runs[:, 0] + first - 1)
+        return moved
 
     def _insert(self, rows: Rows, root: int) -> None:
         at = 0
@@ -179,21 +221,6 @@ class TileTree(ABC):
             at, node, odd = self._insert_many(rows, at, root)
             if node >= 0:
                 self._make_room(node, odd)
-
-    def _make_room(self, node: int, odd: bool) -> None:
-        """Give a node a tile, make its tile anew for what came since, or split a full one."""
-        kid = int(self._nodes.kid[node])
-        if kid == kernels.NOTHING:
-            self._plant(node, np.empty(0, np.int32), keep_odd=True)
-            return
-        tile = -1 - kid
-        rows: Rows = kernels.rows_of_tile(self._tiles.alive, self._tiles.rows, tile)
-        self._tiles.alive[tile] = 0
-        self._tiles.live[tile] = 0
-        self._free.append(tile)
-        limit = kernels.TILE - 1 if rows.size == kernels.TILE else kernels.TILE
-        left_out = self._plant(node, rows, keep_odd=odd, limit=limit)
-        self._insert(left_out, kernels.ODD)
 
     def _remove(self, rows: Rows) -> None:
         """Forget rows; their places serve the next that come by."""
@@ -220,7 +247,6 @@ class TileTree(ABC):
         assert np.array_equal(t.rows[places // kernels.TILE, places % kernels.TILE], live)
         for tile in range(self._used):
             assert sum(int(word).bit_count() for word in t.alive[tile].tolist()) == t.live[tile]
-        assert all(t.live[tile] == 0 for tile in self._free)
 
     def _found(self) -> list[int]:
         """The rows that the tree leads to; each is tested against the hulls on its way."""

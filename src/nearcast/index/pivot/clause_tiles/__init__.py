@@ -8,52 +8,78 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
+from nearcast.index.columns import grown
 from nearcast.index.pivot.clause_tiles import kernels
-from nearcast.index.pivot.kernels import TILE, WORDS
-from nearcast.index.pivot.tree import F8, Intervals, TileTree
+from nearcast.index.pivot.kernels import NOTHING, ODD, TILE, WORDS
+from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 
 __all__ = ["ClauseTiles", "Tiles"]
 
+SHELF = kernels.SHELF
+#: Tiles that a shelf is given at first: the rest of its places is for tiles that split.
+_STOCK = 28
 _MOST_DIMS = 24
+#: Predicates of a clause that a tile has codes for, before there are clauses to go by.
+_PREDICATES = 8
+_MOST_PREDICATES = 20
 _POINTS = np.zeros(1)
+
+I8 = npt.NDArray[np.int64]
 
 
 class Tiles(NamedTuple):
-    """What kernels see of the tiles."""
+    """What kernels see of tiles and shelves."""
 
-    live: npt.NDArray[np.int64]
-    limit: npt.NDArray[np.int64]
-    """How many clauses a tile takes before it is looked at again."""
-    dims: npt.NDArray[np.int64]
-    """Columns of the tile."""
-    dim_attr: npt.NDArray[np.int32]
-    dim_low: npt.NDArray[np.float32]
-    dim_scale: npt.NDArray[np.float32]
+    # By tile.
+    live: I8
+    leaf: npt.NDArray[np.int32]
+    """The node that leads here."""
     alive: npt.NDArray[np.uint64]
     rest: npt.NDArray[np.uint64]
-    """Clauses with a predicate on none of the tile's columns."""
-    bits: npt.NDArray[np.uint64]
-    """(tile, column · cell · word): one bit a clause."""
-    codes: npt.NDArray[np.uint64]
-    """(tile, column · bit · word): bit by bit the low codes, then the high codes."""
+    """Clauses with a predicate that has no codes."""
+    order: npt.NDArray[np.uint8]
+    """Columns of the shelf that clauses of this tile ask for, the most telling first."""
+    asked: I8
+    """How many those are."""
     rows: npt.NDArray[np.int32]
+    codes: npt.NDArray[np.uint8]
+    """(tile, position · predicate): columns of the shelf, then low, then high codes."""
+    # By shelf.
+    entered: I8
+    """Clauses that came since the columns were chosen, with those that were there."""
+    limit: I8
+    """How many may come before the columns are chosen again."""
+    dims: I8
+    dim_attr: npt.NDArray[np.int32]
+    dim_low: F8
+    dim_scale: F8
+    bits: npt.NDArray[np.uint64]
+    """(shelf, column · cell · tile · word): one bit a clause."""
+    # By row.
     where: npt.NDArray[np.int32]
     """Row → tile · 512 + position, −1: not here."""
 
 
-def _no_tiles(dims: int) -> Tiles:
+_OF_SHELVES = frozenset({"entered", "limit", "dims", "dim_attr", "dim_low", "dim_scale", "bits"})
+
+
+def _no_tiles(dims: int, predicates: int) -> Tiles:
     return Tiles(
         live=np.empty(0, np.int64),
+        leaf=np.empty(0, np.int32),
+        alive=np.empty((0, WORDS), np.uint64),
+        rest=np.empty((0, WORDS), np.uint64),
+        order=np.empty((0, dims), np.uint8),
+        asked=np.empty(0, np.int64),
+        rows=np.empty((0, TILE), np.int32),
+        codes=np.empty((0, TILE * 3 * predicates), np.uint8),
+        entered=np.empty(0, np.int64),
         limit=np.empty(0, np.int64),
         dims=np.empty(0, np.int64),
         dim_attr=np.empty((0, dims), np.int32),
-        dim_low=np.empty((0, dims), np.float32),
-        dim_scale=np.empty((0, dims), np.float32),
-        alive=np.empty((0, WORDS), np.uint64),
-        rest=np.empty((0, WORDS), np.uint64),
+        dim_low=np.empty((0, dims)),
+        dim_scale=np.empty((0, dims)),
         bits=np.empty((0, dims * kernels.BLOCK), np.uint64),
-        codes=np.empty((0, dims * kernels.CODE_BLOCK), np.uint64),
-        rows=np.empty((0, TILE), np.int32),
         where=np.empty(0, np.int32),
     )
 
@@ -61,12 +87,18 @@ def _no_tiles(dims: int) -> Tiles:
 class ClauseTiles(TileTree):
     """The subscription side of `pivot`; see `nearcast.index.base.SubscriptionIndex`.
 
-    Adding or removing one clause costs a few microseconds: its bits are set in place.
+    Adding or removing one clause costs a few microseconds: its bits are set in place. A full
+    tile is split, and a full shelf gives half of its tiles to a new one, as a B-tree does:
+    milliseconds, once in thousands of additions.
     """
 
     def __init__(self, clauses: ClauseStore) -> None:
-        super().__init__(clauses, _no_tiles(_MOST_DIMS))
+        super().__init__(clauses, _no_tiles(_MOST_DIMS, _PREDICATES))
         self._clauses = clauses
+        self._spare: list[list[int]] = []
+        """By shelf: places without a tile."""
+        self._open = 0
+        """The shelf that takes tiles of no kin."""
 
     def _intervals(self) -> Intervals:
         t = self._clauses.table
@@ -75,18 +107,136 @@ class ClauseTiles(TileTree):
     def _reach(self) -> F8:
         return _POINTS  # events come as points
 
-    def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
-        kernels.fill(self._clauses.table, self._tiles, self._nodes.kid, rows, runs, tiles, columns)
+    def _fresh_table(self) -> Tiles:
+        self._spare.clear()
+        self._open = 0
+        columns = np.count_nonzero(self._clauses.column_counts())
+        counts = self._clauses.table.count[: self._clauses.rows]
+        predicates = int(np.quantile(counts, 0.95)) if counts.size else _PREDICATES
+        return _no_tiles(
+            int(np.clip(columns, 4, _MOST_DIMS)), int(np.clip(predicates, 1, _MOST_PREDICATES))
+        )
+
+    # -- shelves ----------------------------------------------------------------
+
+    def _new_shelves(self, count: int) -> int:
+        """The first of so many new shelves, empty and without columns."""
+        first = len(self._spare)
+        shelves = first + count
+        self._used = shelves * SHELF
+        self._tiles = self._tiles._replace(
+            **{
+                name: grown(array, shelves if name in _OF_SHELVES else self._used)
+                for name, array in self._tiles._asdict().items()
+                if name != "where"
+            }
+        )
+        t = self._tiles
+        t.live[first * SHELF : self._used] = 0
+        t.alive[first * SHELF : self._used] = 0
+        t.asked[first * SHELF : self._used] = 0
+        t.dims[first:shelves] = 0
+        t.entered[first:shelves] = 0
+        t.limit[first:shelves] = 8
+        for shelf in range(first, shelves):
+            self._spare.append(list(range((shelf + 1) * SHELF - 1, shelf * SHELF - 1, -1)))
+        return first
+
+    def _house(self, rows: Rows, runs: Any) -> None:
+        """Put tiles on new shelves, neighbours in the tree beside each other."""
+        if not len(runs):
+            return
+        count = -(-len(runs) // _STOCK)
+        first = self._new_shelves(count)
+        tiles = np.array(
+            [
+                self._spare[first + shelf].pop()
+                for shelf in range(count)
+                for _ in range(min(_STOCK, len(runs) - shelf * _STOCK))
+            ],
+            np.int64,
+        )
+
+        def work(shelf: int, stop: int) -> None:
+            part = slice(shelf * _STOCK, stop * _STOCK)
+            self._fill(rows, runs[part], tiles[part], fits=True)
+
+        in_parallel(work, count, least=1)
+
+    def _fill(self, rows: Rows, runs: Any, tiles: I8, *, fits: bool) -> None:
+        kernels.fill(
+            self._clauses.table, self._tiles, self._nodes.kid, rows, runs, tiles, fits,
+            self._clauses.columns,
+        )  # fmt: skip
+
+    def _on(self, shelf: int) -> I8:
+        """The tiles on a shelf."""
+        spare = set(self._spare[shelf])
+        places = range(shelf * SHELF, (shelf + 1) * SHELF)
+        return np.array([tile for tile in places if tile not in spare], np.int64)
+
+    def _refit(self, shelf: int) -> None:
+        """Choose a shelf's columns anew, by what stands there now."""
+        tiles = self._on(shelf)
+        rows, runs = kernels.gather(self._tiles, tiles)
+        self._fill(rows, runs, tiles, fits=True)
+
+    def _divide(self, shelf: int) -> None:
+        """Give half of a shelf's tiles to a new one: those on one side of a column."""
+        tiles = self._on(shelf)
+        centres = kernels.centres(self._tiles, tiles)
+        column = int(np.argmax(centres.var(axis=0)))
+        tiles = tiles[np.argsort(centres[:, column], kind="stable")]
+        leaving = np.sort(tiles[tiles.size // 2 :])
+        rows, runs = kernels.gather(self._tiles, leaving)
+        other = self._new_shelves(1)
+        places = np.array([self._spare[other].pop() for _ in leaving], np.int64)
+        self._clear(leaving)
+        self._fill(rows, runs, places, fits=True)
+        self._refit(shelf)
+
+    def _clear(self, tiles: I8) -> None:
+        """Take tiles from their shelf."""
+        self._tiles.alive[tiles] = 0
+        self._tiles.live[tiles] = 0
+        for tile in sorted(tiles.tolist(), reverse=True):
+            self._spare[tile // SHELF].append(tile)
+
+    # -- adding and removing ------------------------------------------------------
+
+    def _make_room(self, node: int, odd: bool) -> None:
+        """Give a leaf a tile, fit its shelf to what came since, or split its full tile."""
+        kid = int(self._nodes.kid[node])
+        if kid == NOTHING:
+            self._give_tile(node)
+            return
+        t = self._tiles
+        tile = -1 - kid
+        shelf = tile // SHELF
+        if t.entered[shelf] >= t.limit[shelf]:
+            self._refit(shelf)
+            return
+        rows, _ = kernels.gather(t, np.array([tile], np.int64))
+        runs, left_out = self._plan(node, rows, odd, TILE - 1)
+        self._clear(np.array([tile], np.int64))
+        if len(self._spare[shelf]) < len(runs):
+            self._divide(shelf)
+        places = np.array([self._spare[shelf].pop() for _ in runs], np.int64)
+        self._fill(rows, runs, places, fits=False)
+        self._insert(left_out, ODD)
+
+    def _give_tile(self, node: int) -> None:
+        if self._open >= len(self._spare) or not self._spare[self._open]:
+            self._open = self._new_shelves(1)
+        places = np.array([self._spare[self._open].pop()], np.int64)
+        runs = np.array([[node, 0, 0]], np.int64)
+        self._fill(np.empty(0, np.int32), runs, places, fits=False)
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         at, node, odd = kernels.insert_many(
             self._clauses.table, self._nodes, self._tiles, rows, first, root
         )
         return at, node, odd
-
-    def _fresh_table(self) -> Tiles:
-        columns = np.count_nonzero(self._clauses.column_counts())
-        return _no_tiles(int(np.clip(columns, 4, _MOST_DIMS)))
 
     def add_clauses(self, rows: Rows) -> None:
         """Add clause rows."""
@@ -96,13 +246,16 @@ class ClauseTiles(TileTree):
         """Forget clause rows."""
         self._remove(rows)
 
+    # -- matching -------------------------------------------------------------------
+
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """Walk down with one event."""
         c, n, t = self._clauses.table, self._nodes, self._tiles
         found: Rows = kernels.match_event(
             c.start, c.count, c.attr, c.low, c.high,
             n.attr, n.low, n.high, n.kid,
-            t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.alive, t.rest, t.bits, t.codes, t.rows,
+            t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.order, t.asked, t.alive, t.rest,
+            t.bits.reshape(-1), t.codes, t.rows,
             batch.start, batch.attr, batch.value, batch.columns, at, counters,
         )  # fmt: skip
         return found

@@ -1,17 +1,17 @@
 """Clauses in tiles: the kernels of event matching in `pivot`.
 
 A tile holds up to 512 clause rows. A binary tree over the tiles tests one interval on one
-column at each node: the hull of what lies below. A tile keeps, for each of its most
-telling columns, 15 cells and a null cell with one bit a clause: "a value of this cell may
-satisfy it". 512 bits are a cache line, and a match ANDs one line a column.
+column at each node: the hull of what lies below. Tiles that are near each other in the tree
+stand on one shelf, 32 of them, and agree on their most telling columns. For each of these a
+shelf keeps 15 cells and a null cell, with one bit a clause: "a value of this cell may
+satisfy it". 512 bits are a cache line; a match ANDs one line a column and tile, and as the
+lines of one cell lie side by side for all tiles of the shelf, memory is read in streams.
 
-Few survivors are compared with the exact floats of the store at once. Many are first
-compared by 7-bit codes of their ends, all 512 side by side: the codes are kept bit by bit,
-a line for every bit, and a few logical operations a line compare a value with all of them.
-Codes are tile-local and monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and
-strictly between the codes means strictly between the values, so only where a value falls
-into the same code as an end do the floats have to decide. Values have the codes 1 … 126, so
-that 0 and 127 can stand for "any".
+What survives is compared by 8-bit codes of its predicates, which stand together in one or
+two cache lines a clause: (column of the shelf, code of low, code of high). Codes are
+monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes
+means strictly between the values, so only where a value has the same code as an end do the
+exact floats of the store decide. Values have the codes 1 … 254; 0 and 255 are infinite ends.
 """
 
 from __future__ import annotations
@@ -27,400 +27,513 @@ from nearcast.index.pivot.kernels import (
     bit_number,
     deeper,
     descend,
-    find,
     free_position,
 )
 from nearcast.jit import kernel
 
+#: Tiles of a shelf.
+SHELF = 32
 CELLS = 16
 NULL_CELL = 15
-BLOCK = CELLS * WORDS
-PLANES = 7
-#: Words of a column's codes: a line for each bit of the low and of the high code.
-CODE_BLOCK = 2 * PLANES * WORDS
+#: Words from one cell of a column to the next.
+LINE = SHELF * WORDS
+#: Words of a column.
+BLOCK = CELLS * LINE
+#: Stands for a column where a clause has no more predicates.
+NO_DIM = 255
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-#: Survivors of a tile from which on all of its codes are compared first: some 1.2 µs for
-#: 20 columns, against 50 ns or more for each survivor that goes to the store (an estimate).
-MANY = 24
 
 
 @kernel
 def _code(v, low, scale):
-    """The code of a value in a tile's column; monotone, clamped at the ends."""
+    """The code of a value in a shelf's column; monotone, clamped at the ends."""
     t = (v - low) * scale
-    if t >= 125.0:
-        return 126
+    if t >= 253.0:
+        return 254
     if t > 0.0:
         return 1 + int(t)
     return 1
 
 
 @kernel
-def _tell(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, count, seen, hull):
+def _codes(lo, hi, low, scale):
+    """The codes of an interval; of one that holds nothing, codes that hold nothing."""
+    if not lo <= hi:
+        return 255, 0
+    a = 0 if lo == -np.inf else _code(lo, low, scale)
+    b = 255 if hi == np.inf else _code(hi, low, scale)
+    return a, b
+
+
+@kernel
+def _cell(code):
+    return (code * NULL_CELL) >> 8
+
+
+@kernel
+def _tell(c_start, c_count, c_attr, c_low, c_high, rows, runs, count, seen, hull):
     """The columns of some rows with their hulls and how much they tell; (number, weights).
 
     A column tells much that many rows ask for and with narrow intervals. hull is
     (2, columns); count is left zero.
     """
     columns = 0
-    for i in range(first, stop):
-        row = rows[i]
-        k0 = np.int64(c_start[row])
-        for k in range(k0, k0 + np.int64(c_count[row])):
-            a = c_attr[k]
-            if count[a] == 0:
-                if columns == seen.size:
-                    continue
-                seen[columns] = a
-                columns += 1
-                hull[0, a] = np.inf
-                hull[1, a] = -np.inf
-            count[a] += 1
-            if np.isfinite(c_low[k]):
-                hull[0, a] = min(hull[0, a], c_low[k])
-                hull[1, a] = max(hull[1, a], c_low[k])
-            if np.isfinite(c_high[k]):
-                hull[0, a] = min(hull[0, a], c_high[k])
-                hull[1, a] = max(hull[1, a], c_high[k])
+    for r in range(len(runs)):
+        for i in range(runs[r, 1], runs[r, 2]):
+            k0 = np.int64(c_start[rows[i]])
+            for k in range(k0, k0 + np.int64(c_count[rows[i]])):
+                a = c_attr[k]
+                if count[a] == 0:
+                    if columns == seen.size:
+                        continue
+                    seen[columns] = a
+                    columns += 1
+                    hull[0, a] = np.inf
+                    hull[1, a] = -np.inf
+                count[a] += 1
+                if np.isfinite(c_low[k]):
+                    hull[0, a] = min(hull[0, a], c_low[k])
+                    hull[1, a] = max(hull[1, a], c_low[k])
+                if np.isfinite(c_high[k]):
+                    hull[0, a] = min(hull[0, a], c_high[k])
+                    hull[1, a] = max(hull[1, a], c_high[k])
     weight = np.zeros(columns)
     for j in range(columns):
         count[seen[j]] = j + 1
-    for i in range(first, stop):
-        row = rows[i]
-        k0 = np.int64(c_start[row])
-        for k in range(k0, k0 + np.int64(c_count[row])):
-            a = c_attr[k]
-            j = count[a] - 1
-            if j < 0:
-                continue
-            width = hull[1, a] - hull[0, a]
-            if width > 0.0:
-                lo = max(c_low[k], hull[0, a])
-                hi = min(c_high[k], hull[1, a])
-                weight[j] += 1.0 - (hi - lo) / width
-            weight[j] += 0.05  # an event may lack the column altogether
+    for r in range(len(runs)):
+        for i in range(runs[r, 1], runs[r, 2]):
+            k0 = np.int64(c_start[rows[i]])
+            for k in range(k0, k0 + np.int64(c_count[rows[i]])):
+                a = c_attr[k]
+                j = count[a] - 1
+                if j < 0:
+                    continue
+                width = hull[1, a] - hull[0, a]
+                if width > 0.0:
+                    lo = max(c_low[k], hull[0, a])
+                    hi = min(c_high[k], hull[1, a])
+                    weight[j] += 1.0 - (hi - lo) / width
+                weight[j] += 0.05  # an event may lack the column altogether
     for j in range(columns):
         count[seen[j]] = 0
     return columns, weight
 
 
 @kernel
+def _fit(c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs, count, seen, hull):
+    """Choose the columns of a shelf, and its codes, by the rows that will stand there."""
+    columns, weight = _tell(c_start, c_count, c_attr, c_low, c_high, rows, runs, count, seen, hull)
+    dims = min(columns, t.dim_attr.shape[1])
+    order = np.argsort(-weight[:columns])
+    total = 0
+    for r in range(len(runs)):
+        total += runs[r, 2] - runs[r, 1]
+    t.entered[shelf] = total
+    t.limit[shelf] = 2 * total + 8
+    t.dims[shelf] = dims
+    for d in range(dims):
+        a = seen[order[d]]
+        width = hull[1, a] - hull[0, a]
+        t.dim_attr[shelf, d] = a
+        t.dim_low[shelf, d] = hull[0, a] if np.isfinite(hull[0, a]) else 0.0
+        scale = 0.0
+        if width > 0.0 and np.isfinite(width):
+            scale = 253.0 / width
+            if not np.isfinite(scale):
+                scale = 0.0
+        t.dim_scale[shelf, d] = scale
+
+
+@kernel
+def _write_codes(codes, tile, at, stride, j, d, lo, hi):
+    codes[tile, at + j] = d
+    codes[tile, at + stride + j] = lo
+    codes[tile, at + 2 * stride + j] = hi
+
+
+@kernel
+def _fill_tile(
+    c_start, c_count, c_attr, c_low, c_high, t, tile, rows, first, stop,
+    dim_of, begun, ended, has, weight,
+):  # fmt: skip
+    """Make a tile of at most 512 rows anew; `dim_of` has the shelf's column numbers.
+
+    `begun` and `ended` (column, cell, word) receive where the clauses' cells begin and end;
+    a sweep over the cells makes lines of them. `weight` receives how many clauses a column
+    turns away on average: lines are read in that order, and columns that nobody here asks
+    for are not read at all.
+    """
+    shelf = tile // SHELF
+    slot = (tile % SHELF) * WORDS
+    dims = t.dims[shelf]
+    bits, codes, t_rows, where = t.bits, t.codes, t.rows, t.where
+    dim_low, dim_scale, rest = t.dim_low, t.dim_scale, t.rest
+    stride = codes.shape[1] // (3 * TILE)
+    begun[:dims] = 0
+    ended[:dims] = 0
+    has[:dims] = 0
+    weight[:dims] = 0
+    t.alive[tile] = 0
+    rest[tile] = 0
+    for i in range(first, stop):
+        row = rows[i]
+        position = i - first
+        word = position >> 6
+        bit = ONE << np.uint64(position & 63)
+        at = position * 3 * stride
+        j = 0
+        left = False
+        k0 = np.int64(c_start[row])
+        for k in range(k0, k0 + np.int64(c_count[row])):
+            d = dim_of[c_attr[k]]
+            if d < 0:
+                left = True
+                continue
+            lo, hi = _codes(c_low[k], c_high[k], dim_low[shelf, d], dim_scale[shelf, d])
+            has[d, word] |= bit
+            weight[d] += CELLS - _cell(hi) + _cell(lo)
+            if lo <= hi:
+                begun[d, _cell(lo), word] |= bit
+                ended[d, _cell(hi), word] |= bit
+            if j < stride:
+                _write_codes(codes, tile, at, stride, j, d, lo, hi)
+                j += 1
+            else:
+                left = True
+        while j < stride:
+            codes[tile, at + j] = NO_DIM
+            j += 1
+        if left:
+            rest[tile, word] |= bit
+        t.alive[tile, word] |= bit
+        t_rows[tile, position] = row
+        where[row] = tile * TILE + position
+    t.live[tile] = stop - first
+    asked = 0
+    for d in range(dims):
+        if weight[d] > 0:
+            j = asked
+            while j > 0 and weight[t.order[tile, j - 1]] < weight[d]:
+                t.order[tile, j] = t.order[tile, j - 1]
+                j -= 1
+            t.order[tile, j] = d
+            asked += 1
+    t.asked[tile] = asked
+    for d in range(dims):
+        for w in range(WORDS):
+            none = ~has[d, w]
+            open_ = np.uint64(0)
+            k = d * BLOCK + slot + w
+            for cell in range(NULL_CELL):
+                open_ |= begun[d, cell, w]
+                bits[shelf, k + cell * LINE] = open_ | none
+                open_ &= ~ended[d, cell, w]
+            bits[shelf, k + NULL_CELL * LINE] = none
+
+
+@kernel
+def fill(c, t, kid, rows, runs, tiles, fits, columns):
+    """Make a tile of each run of rows; with `fits` also the shelf that the tiles stand on.
+
+    Runs are (node, first, stop). The tiles of one shelf must follow each other, and with
+    `fits` be all of it. Shelves are independent: threads may share them.
+    """
+    c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
+    most = t.dim_attr.shape[1]
+    count = np.zeros(columns, np.int64)
+    seen = np.empty(min(columns, 4096), np.int64)
+    hull = np.empty((2, columns))
+    dim_of = np.full(columns, -1, np.int32)
+    begun = np.empty((most, CELLS, WORDS), np.uint64)
+    ended = np.empty((most, CELLS, WORDS), np.uint64)
+    has = np.empty((most, WORDS), np.uint64)
+    weight = np.empty(most, np.int64)
+    i = 0
+    while i < len(runs):
+        shelf = np.int64(tiles[i]) // SHELF
+        stop = i
+        while stop < len(runs) and tiles[stop] // SHELF == shelf:
+            stop += 1
+        if fits:
+            _fit(
+                c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs[i:stop],
+                count, seen, hull,
+            )  # fmt: skip
+        for d in range(t.dims[shelf]):
+            dim_of[t.dim_attr[shelf, d]] = d
+        for r in range(i, stop):
+            tile = np.int64(tiles[r])
+            _fill_tile(
+                c_start, c_count, c_attr, c_low, c_high, t, tile, rows, runs[r, 1], runs[r, 2],
+                dim_of, begun, ended, has, weight,
+            )  # fmt: skip
+            kid[runs[r, 0]] = -1 - tile
+            t.leaf[tile] = runs[r, 0]
+        for d in range(t.dims[shelf]):
+            dim_of[t.dim_attr[shelf, d]] = -1
+        i = stop
+
+
+@kernel
+def gather(t, tiles):
+    """The rows of some tiles, and a run (leaf, first, stop) for each."""
+    total = 0
+    for tile in tiles:
+        total += t.live[tile]
+    rows = np.empty(total, np.int32)
+    runs = np.empty((tiles.size, 3), np.int64)
+    n = 0
+    for i in range(tiles.size):
+        tile = tiles[i]
+        runs[i, 0], runs[i, 1] = t.leaf[tile], n
+        for position in range(TILE):
+            if t.alive[tile, position >> 6] & (ONE << np.uint64(position & 63)):
+                rows[n] = t.rows[tile, position]
+                n += 1
+        runs[i, 2] = n
+    return rows, runs
+
+
+@kernel
+def centres(t, tiles):
+    """By tile and column of their shelf: the mean middle of the codes, −1 where there are none."""
+    stride = t.codes.shape[1] // (3 * TILE)
+    total = np.zeros((tiles.size, t.dim_attr.shape[1]))
+    number = np.zeros((tiles.size, t.dim_attr.shape[1]))
+    for i in range(tiles.size):
+        tile = tiles[i]
+        for position in range(TILE):
+            if not t.alive[tile, position >> 6] & (ONE << np.uint64(position & 63)):
+                continue
+            at = position * 3 * stride
+            for j in range(stride):
+                d = t.codes[tile, at + j]
+                if d == NO_DIM:
+                    break
+                lo = np.int64(t.codes[tile, at + stride + j])
+                total[i, d] += lo + np.int64(t.codes[tile, at + 2 * stride + j])
+                number[i, d] += 2.0
+    for i in range(tiles.size):
+        for d in range(total.shape[1]):
+            total[i, d] = total[i, d] / number[i, d] if number[i, d] > 0.0 else -1.0
+    return total
+
+
+@kernel
+def _ask(order, asked, tile, d):
+    """See to it that a column's lines are read in a tile."""
+    for j in range(asked[tile]):
+        if order[tile, j] == d:
+            return
+    order[tile, asked[tile]] = d
+    asked[tile] += 1
+
+
+@kernel
 def _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, position, row):
     """Write one clause into a free position of a tile."""
+    shelf = tile // SHELF
     word = position >> 6
     bit = ONE << np.uint64(position & 63)
-    dims = np.int64(t.dims[tile])
-    bits = t.bits[tile]
-    dim_attr, dim_low, dim_scale = t.dim_attr[tile], t.dim_low[tile], t.dim_scale[tile]
-    codes = t.codes[tile]
+    bits, codes, dim_attr = t.bits, t.codes, t.dim_attr
+    dim_low, dim_scale = t.dim_low, t.dim_scale
+    stride = codes.shape[1] // (3 * TILE)
+    at = position * 3 * stride
+    line = (tile % SHELF) * WORDS + word
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
-    written = 0
-    for d in range(dims):
-        k = find(c_attr, k0, k1, dim_attr[d])
-        low_cell, high_cell, lo, hi = 0, NULL_CELL, 0, 127  # any value, and none
-        if k >= 0:
-            lo = _code(c_low[k], dim_low[d], dim_scale[d])
-            hi = _code(c_high[k], dim_low[d], dim_scale[d])
-            low_cell = (lo * NULL_CELL) >> 7
-            high_cell = (hi * NULL_CELL) >> 7
-            written += 1
-        at = d * BLOCK + word
+    met = 0
+    j = 0
+    for d in range(t.dims[shelf]):
+        low_cell, high_cell = 0, NULL_CELL  # any value, and none
+        for k in range(k0, k1):
+            if c_attr[k] == dim_attr[shelf, d]:
+                lo, hi = _codes(c_low[k], c_high[k], dim_low[shelf, d], dim_scale[shelf, d])
+                low_cell, high_cell = _cell(lo), _cell(hi)
+                if lo > hi:
+                    low_cell, high_cell = 1, 0
+                _ask(t.order, t.asked, tile, d)
+                if j < stride:
+                    _write_codes(codes, tile, at, stride, j, d, lo, hi)
+                    j += 1
+                    met += 1
+                break
+        first = d * BLOCK + line
         for cell in range(CELLS):
             if low_cell <= cell <= high_cell:
-                bits[at + cell * WORDS] |= bit
+                bits[shelf, first + cell * LINE] |= bit
             else:
-                bits[at + cell * WORDS] &= ~bit
-        at = d * CODE_BLOCK + word
-        for plane in range(PLANES):
-            if lo >> plane & 1:
-                codes[at + plane * WORDS] |= bit
-            else:
-                codes[at + plane * WORDS] &= ~bit
-            if hi >> plane & 1:
-                codes[at + (PLANES + plane) * WORDS] |= bit
-            else:
-                codes[at + (PLANES + plane) * WORDS] &= ~bit
-    if written < k1 - k0:  # some predicate is on none of the tile's columns
+                bits[shelf, first + cell * LINE] &= ~bit
+    while j < stride:
+        codes[tile, at + j] = NO_DIM
+        j += 1
+    if met < k1 - k0:  # some predicate has no codes here
         t.rest[tile, word] |= bit
     else:
         t.rest[tile, word] &= ~bit
     t.alive[tile, word] |= bit
     t.rows[tile, position] = row
     t.live[tile] += 1
+    t.entered[shelf] += 1
     t.where[row] = tile * TILE + position
-
-
-@kernel
-def _fill_tile(
-    c_start, c_count, c_attr, c_low, c_high, t, tile, rows, first, stop, count, seen, hull,
-):  # fmt: skip
-    """Make a tile of at most 512 rows anew."""
-    columns, weight = _tell(
-        c_start, c_count, c_attr, c_low, c_high, rows, first, stop, count, seen, hull
-    )
-    dims = min(columns, t.dim_attr.shape[1])
-    order = np.argsort(-weight[:columns])
-    t.alive[tile] = 0
-    t.live[tile] = 0
-    t.limit[tile] = min(TILE, 2 * (stop - first) + 8)
-    t.dims[tile] = dims
-    for d in range(dims):
-        a = seen[order[d]]
-        width = hull[1, a] - hull[0, a]
-        t.dim_attr[tile, d] = a
-        t.dim_low[tile, d] = hull[0, a] if np.isfinite(hull[0, a]) else 0.0
-        scale = 0.0
-        if width > 0.0 and np.isfinite(width):
-            scale = 125.0 / width
-            if not np.isfinite(scale):
-                scale = 0.0
-        t.dim_scale[tile, d] = scale
-    for i in range(first, stop):
-        _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, i - first, rows[i])
-
-
-@kernel
-def fill(c, t, kid, rows, runs, tiles, columns):
-    """Make a tile of each run of rows. Runs are independent: threads may share the work."""
-    c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
-    count = np.zeros(columns, np.int64)
-    seen = np.empty(min(columns, 4096), np.int64)
-    hull = np.empty((2, columns))
-    for i in range(len(runs)):
-        tile = np.int64(tiles[i])
-        _fill_tile(
-            c_start, c_count, c_attr, c_low, c_high, t, tile, rows, runs[i, 1], runs[i, 2],
-            count, seen, hull,
-        )  # fmt: skip
-        kid[runs[i, 0]] = -1 - tile
 
 
 @kernel
 def insert_many(c, nodes, t, rows, first, root):
     """Enter rows from number `first` on.
 
-    Returns (next number, −1, False), or where another tile is needed first: (number,
-    node, whether it is an odd one).
+    Returns (next number, −1, False), or where room must be made first: (number, node,
+    whether it is an odd one).
     """
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     for i in range(first, rows.size):
         row = rows[i]
         node, odd = descend(c_start, c_count, c_attr, c_low, c_high, nodes, row, root)
         kid = np.int64(nodes.kid[node])
-        tile = -1 - kid
-        if kid == NOTHING or t.live[tile] >= t.limit[tile]:
+        if kid == NOTHING:
             return i, node, odd
-        position = free_position(t.alive, tile)
-        _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, position, row)
+        tile = -1 - kid
+        shelf = tile // SHELF
+        if t.live[tile] == TILE or t.entered[shelf] >= t.limit[shelf]:
+            return i, node, odd
+        _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, free_position(t.alive, tile), row)
     return rows.size, -1, False
 
 
 @kernel
-def _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, at, q):
-    """Find the line of each column for an event: offsets to `at`, codes to `q` (0: missing).
-
-    Reads the first word of every line, so that all of them are on their way from memory
-    at once; returns something of them, or the compiler would not read.
-    """
-    touched = np.uint64(0)
-    for d in range(dims[tile]):
-        v = dense[e, dim_attr[tile, d]]
+def _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q):
+    """Find the line of each column of a shelf for an event, and its codes (−1: missing)."""
+    for d in range(dims[shelf]):
+        v = dense[e, dim_attr[shelf, d]]
+        code = -1
         cell = NULL_CELL
-        code = 0
         if v == v:
-            code = _code(v, dim_low[tile, d], dim_scale[tile, d])
-            cell = (code * NULL_CELL) >> 7
-        q[d] = code
-        at[d] = d * BLOCK + cell * WORDS
-        touched |= bits[tile, at[d]]
-    return touched
+            code = _code(v, dim_low[shelf, d], dim_scale[shelf, d])
+            cell = _cell(code)
+        q[e, d] = code
+        line[e, d] = d * BLOCK + cell * LINE
 
 
 @kernel
-def _survivors(tile, bits, dims, alive, at, mask):
-    """AND the lines into `mask`; False if nothing is left."""
-    for w in range(WORDS):
-        mask[w] = alive[tile, w]
-    for d in range(dims[tile]):
-        k = at[d]
-        left = np.uint64(0)
-        for w in range(WORDS):
-            m = mask[w] & bits[tile, k + w]
-            mask[w] = m
-            left |= m
-        if left == 0:
+def _survivors(bits, base, order, asked, line, e, alive, tile, mask):
+    """AND the lines of a tile into `mask`; False if nothing is left."""
+    m0, m1, m2, m3 = alive[tile, 0], alive[tile, 1], alive[tile, 2], alive[tile, 3]
+    m4, m5, m6, m7 = alive[tile, 4], alive[tile, 5], alive[tile, 6], alive[tile, 7]
+    j = 0
+    while j < asked[tile]:
+        stop = min(j + 4, asked[tile])  # a look at the result costs as much as a line or two
+        while j < stop:
+            k = np.uint64(
+                base + line[e, order[tile, j]]
+            )  # unsigned: no test for indexes from the end
+            m0 &= bits[k]
+            m1 &= bits[k + ONE]
+            m2 &= bits[k + np.uint64(2)]
+            m3 &= bits[k + np.uint64(3)]
+            m4 &= bits[k + np.uint64(4)]
+            m5 &= bits[k + np.uint64(5)]
+            m6 &= bits[k + np.uint64(6)]
+            m7 &= bits[k + np.uint64(7)]
+            j += 1
+        if (m0 | m1 | m2 | m3 | m4 | m5 | m6 | m7) == 0:
             return False
-    return True
+    mask[0], mask[1], mask[2], mask[3] = m0, m1, m2, m3
+    mask[4], mask[5], mask[6], mask[7] = m4, m5, m6, m7
+    return (m0 | m1 | m2 | m3 | m4 | m5 | m6 | m7) != 0
 
 
 @kernel
-def _count(mask):
-    """How many bits are set."""
-    total = 0
-    for w in range(WORDS):
-        m = mask[w]
-        m -= (m >> ONE) & np.uint64(0x5555555555555555)
-        m = (m & np.uint64(0x3333333333333333)) + (
-            (m >> np.uint64(2)) & np.uint64(0x3333333333333333)
-        )
-        m = (m + (m >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-        total += np.int64((m * np.uint64(0x0101010101010101)) >> np.uint64(56))
-    return total
-
-
-@kernel
-def _all_or_none(code, bit):
-    """Every bit set if this bit of the code is."""
-    return ALL if code >> bit & 1 else np.uint64(0)
-
-
-@kernel
-def _compare(tile, codes, dims, q, mask, sure):
-    """Keep in `mask` the clauses whose codes hold the event's, in `sure` those strictly inside.
-
-    Bit by bit from the highest: `below` has those whose low code has turned out smaller,
-    `same` those still equal; `above` and `level` likewise for the high codes. Written out
-    line by line, which is some 15 % faster than a loop over the bits.
-    """
-    plane = codes[tile]
-    for d in range(dims[tile]):
-        code = q[d]
-        if code == 0:
-            continue
-        v6, v5, v4 = _all_or_none(code, 6), _all_or_none(code, 5), _all_or_none(code, 4)
-        v3, v2, v1 = _all_or_none(code, 3), _all_or_none(code, 2), _all_or_none(code, 1)
-        v0 = _all_or_none(code, 0)
-        left = np.uint64(0)
-        first = np.uint64(d * CODE_BLOCK)
-        for w in range(WORDS):
-            a = first + np.uint64(w)  # unsigned: no test for indexes from the end
-            x = plane[a + np.uint64(48)]
-            below = ~x & v6
-            same = ~(x ^ v6)
-            x = plane[a + np.uint64(40)]
-            below |= same & ~x & v5
-            same &= ~(x ^ v5)
-            x = plane[a + np.uint64(32)]
-            below |= same & ~x & v4
-            same &= ~(x ^ v4)
-            x = plane[a + np.uint64(24)]
-            below |= same & ~x & v3
-            same &= ~(x ^ v3)
-            x = plane[a + np.uint64(16)]
-            below |= same & ~x & v2
-            same &= ~(x ^ v2)
-            x = plane[a + np.uint64(8)]
-            below |= same & ~x & v1
-            same &= ~(x ^ v1)
-            x = plane[a]
-            below |= same & ~x & v0
-            same &= ~(x ^ v0)
-            x = plane[a + np.uint64(104)]
-            above = x & ~v6
-            level = ~(x ^ v6)
-            x = plane[a + np.uint64(96)]
-            above |= level & x & ~v5
-            level &= ~(x ^ v5)
-            x = plane[a + np.uint64(88)]
-            above |= level & x & ~v4
-            level &= ~(x ^ v4)
-            x = plane[a + np.uint64(80)]
-            above |= level & x & ~v3
-            level &= ~(x ^ v3)
-            x = plane[a + np.uint64(72)]
-            above |= level & x & ~v2
-            level &= ~(x ^ v2)
-            x = plane[a + np.uint64(64)]
-            above |= level & x & ~v1
-            level &= ~(x ^ v1)
-            x = plane[a + np.uint64(56)]
-            above |= level & x & ~v0
-            level &= ~(x ^ v0)
-            held = mask[w] & (below | same) & (above | level)
-            mask[w] = held
-            sure[w] &= below & above
-            left |= held
-        if left == 0:
-            return False
-    return True
-
-
-@kernel
-def _take(tile, e, mask, t_rows, out, events, m):
-    """Append all clauses of a mask; returns their number with those before."""
+def _note(tile, e, mask, place, of, n):
+    """Write down the places of a mask behind the n that are there; returns their number."""
     for w in range(WORDS):
         left = mask[w]
         while left != 0:
             bit = left & (~left + ONE)
             left ^= bit
-            out[m] = t_rows[tile, w * 64 + bit_number(bit)]
-            events[m] = e
-            m += 1
-    return m
+            place[n] = tile * TILE + w * 64 + bit_number(bit)
+            of[n] = e
+            n += 1
+    return n
 
 
 @kernel
-def _settle(place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m):
-    """Decide n candidates by the exact floats of the store.
+def _decide(place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m, doubt, doubt_of, u):
+    """Decide n places by their codes.
 
-    `place` has (tile · 512 + position, event) of each, and room for two numbers more.
-    Appends the clause rows that hold to `out` behind the m that are there, their events to
-    `events`; returns the number of all.
+    Rows that hold for certain go to `out` behind the m that are there, those on which the
+    floats must decide to `doubt` behind the u there, with their events. Returns both numbers.
 
-    Every step goes over all candidates and reads one word of each: loads that do not wait
-    for each other overlap, and in a large index loads are most of the time. What is read
-    ahead goes to `sink`, or the compiler would not read it.
+    The first loop only reads: loads that do not wait for each other overlap, and in a large
+    index loads are most of the time. What is read goes to `sink`, or the compiler would
+    not read it.
     """
+    total = 0
     for i in range(n):
-        place[i, 0] = t_rows[place[i, 0] >> 9, place[i, 0] & 511]
-    for i in range(n):
-        place[i, 2] = c_start[place[i, 0]]
-        place[i, 3] = place[i, 2] + np.int64(c_count[place[i, 0]])
-    total = 0.0
-    for i in range(n):
-        if place[i, 2] < place[i, 3]:
-            total += c_low[place[i, 2]] + c_high[place[i, 2]] + c_attr[place[i, 2]]
+        tile, position = place[i] >> 9, place[i] & 511
+        at = position * 3 * stride
+        total += t_rows[tile, position] + codes[tile, at] + codes[tile, at + 3 * stride - 1]
     sink[0] = total
     for i in range(n):
-        k = place[i, 2]
-        e = place[i, 1]
-        while k < place[i, 3]:
+        tile, position = place[i] >> 9, place[i] & 511
+        e = of[i]
+        at = position * 3 * stride
+        sure = (rest[tile, position >> 6] >> np.uint64(position & 63)) & ONE == 0
+        holds = True
+        for j in range(at, at + stride):
+            d = codes[tile, j]
+            if d == NO_DIM:
+                break
+            v = q[e, d]
+            lo = np.int64(codes[tile, j + stride])
+            hi = np.int64(codes[tile, j + 2 * stride])
+            if v < lo or v > hi:
+                holds = False
+                break
+            if v in (lo, hi):
+                sure = False
+        if not holds:
+            continue
+        if sure:
+            out[m] = t_rows[tile, position]
+            events[m] = e
+            m += 1
+        else:
+            doubt[u] = t_rows[tile, position]
+            doubt_of[u] = e
+            u += 1
+    return m, u
+
+
+@kernel
+def _settle(doubt, of, n, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m):
+    """Decide n rows by the exact floats of the store.
+
+    Appends those that hold to `out` behind the m that are there, their events to
+    `events`; returns the number of all. Reads ahead as `_decide` does.
+    """
+    total = 0.0
+    for i in range(n):
+        total += c_start[doubt[i]] + c_count[doubt[i]]
+    for i in range(n):
+        if c_count[doubt[i]]:
+            k = c_start[doubt[i]]
+            total += c_low[k] + c_high[k] + c_attr[k]
+    sink[0] = np.int64(total == 0.0)
+    for i in range(n):
+        row = doubt[i]
+        e = of[i]
+        k = np.int64(c_start[row])
+        stop = k + np.int64(c_count[row])
+        while k < stop:
             x = dense[e, c_attr[k]]
             if not (c_low[k] <= x <= c_high[k]):
                 break
             k += 1
-        if k == place[i, 3]:
-            out[m] = place[i, 0]
+        if k == stop:
+            out[m] = row
             events[m] = e
             m += 1
     return m
-
-
-@kernel
-def _visit(tile, e, q, mask, sure, dims, codes, rest, t_rows, place, n, out, events, m):
-    """Take what a tile's surviving bits tell for certain, and write the doubtful down.
-
-    Returns (candidates written down, rows taken), each with those before.
-    """
-    if _count(mask) >= MANY:
-        for w in range(WORDS):
-            sure[w] = mask[w]
-        if not _compare(tile, codes, dims, q, mask, sure):
-            return n, m
-        for w in range(WORDS):
-            sure[w] &= ~rest[tile, w]
-            mask[w] &= ~sure[w]
-        m = _take(tile, e, sure, t_rows, out, events, m)
-    for w in range(WORDS):
-        left = mask[w]
-        while left != 0:
-            bit = left & (~left + ONE)
-            left ^= bit
-            place[n, 0] = tile * TILE + w * 64 + bit_number(bit)
-            place[n, 1] = e
-            n += 1
-    return n, m
 
 
 @kernel
@@ -430,15 +543,15 @@ def _longer(array, used, wanted):
     return larger
 
 
-#: Candidates that are settled together.
-CANDIDATES = 8192
+#: Candidates that are decided together.
+CANDIDATES = 4096
 
 
 @kernel
 def match_event(
     c_start, c_count, c_attr, c_low, c_high,
     node_attr, node_low, node_high, node_kid,
-    dims, dim_attr, dim_low, dim_scale, alive, rest, bits, codes, t_rows,
+    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
     start, attr, value, columns, at, counters,
 ):  # fmt: skip
     """Clause rows that want event `at`.
@@ -448,7 +561,7 @@ def match_event(
     dense = np.full((1, columns), np.nan)
     for k in range(start[at], start[at + 1]):
         dense[0, attr[k]] = value[k]
-    todo = np.empty(dims.size, np.int64)
+    todo = np.empty(256, np.int64)
     stack = np.empty(512, np.int64)
     stack[0] = ROOT
     depth = 1
@@ -471,45 +584,59 @@ def match_event(
                 stack[depth] = j
                 depth += 1
             continue
+        if tiles == todo.size:
+            todo = _longer(todo, tiles, tiles + 1)
         todo[tiles] = -1 - kid
         tiles += 1
+    most = dim_attr.shape[1]
     mask = np.empty(WORDS, np.uint64)
-    sure = np.empty(WORDS, np.uint64)
-    q = np.empty((2, dim_attr.shape[1]), np.int64)
-    lines = np.empty((2, dim_attr.shape[1]), np.int64)
+    q = np.empty((1, most), np.int64)
+    line = np.empty((1, most), np.int64)
+    stride = codes.shape[1] // (3 * TILE)
     room = min(CANDIDATES, TILE * tiles)
-    place = np.empty((room, 4), np.int64)
-    sink = np.empty(1)
+    place = np.empty(room, np.int64)
+    of = np.zeros(room, np.int32)
+    sink = np.empty(1, np.int64)
     out = np.empty(room, np.int32)
     events = np.empty(room, np.int32)
-    n, m = 0, 0
-    touched = np.uint64(0)
+    doubt = np.empty(room, np.int32)
+    doubt_of = np.empty(room, np.int32)
+    n, m, u = 0, 0, 0
+    here = np.int64(-1)
     for i in range(tiles + 1):
-        if i < tiles:  # while one tile is worked on, the lines of the next are fetched
-            touched |= _locate(
-                todo[i], bits, dims, dim_attr, dim_low, dim_scale, dense, 0, lines[i & 1], q[i & 1]
-            )
-        if i == 0:
-            continue
-        turn = (i - 1) & 1
-        if _survivors(todo[i - 1], bits, dims, alive, lines[turn], mask):
-            if n + TILE > room:
+        shelf = todo[i] // SHELF if i < tiles else np.int64(-2)
+        if n > 0 and (shelf != here or n + TILE > room):
+            if u + n > room:
+                if m + u > out.size:
+                    out, events = _longer(out, m, m + u), _longer(events, m, m + u)
                 m = _settle(
-                    place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink,
+                    doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink,
                     out, events, m,
                 )  # fmt: skip
-                n = 0
-            if m + n + TILE > out.size:
-                out, events = _longer(out, m, m + n + TILE), _longer(events, m, m + n + TILE)
-            n, m = _visit(
-                todo[i - 1], 0, q[turn], mask, sure, dims, codes, rest, t_rows, place, n,
-                out, events, m,
+                u = 0
+            if m + n > out.size:
+                out, events = _longer(out, m, m + n), _longer(events, m, m + n)
+            m, u = _decide(
+                place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m,
+                doubt, doubt_of, u,
             )  # fmt: skip
+            n = 0
+        if i == tiles:
+            break
+        if shelf != here:
+            here = shelf
+            _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, 0, line, q)
+        tile = todo[i]
+        base = shelf * (most * BLOCK) + (tile % SHELF) * WORDS
+        if _survivors(bits, base, order, asked, line, 0, alive, tile, mask):
+            n = _note(tile, 0, mask, place, of, n)
+    if m + u > out.size:
+        out, events = _longer(out, m, m + u), _longer(events, m, m + u)
     m = _settle(
-        place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
+        doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
     )
     counters[0] += visited
-    counters[1] += tiles * TILE + np.int64(touched & np.uint64(0))
+    counters[1] += tiles * TILE
     counters[2] += m
     return out[:m]
 
@@ -521,20 +648,26 @@ def match_events(c, nodes, t, batch, counters):
     A tile's lines are fetched once for all events that reach it.
     """
     node_attr, node_low, node_high, node_kid = nodes.attr, nodes.low, nodes.high, nodes.kid
-    bits, dims, dim_attr, dim_low, dim_scale = t.bits, t.dims, t.dim_attr, t.dim_low, t.dim_scale
+    dims, dim_attr, dim_low, dim_scale = t.dims, t.dim_attr, t.dim_low, t.dim_scale
     alive, rest, codes, t_rows = t.alive, t.rest, t.codes, t.rows
+    bits, order, asked = t.bits.reshape(-1), t.order, t.asked
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     start, attr, value = batch.start, batch.attr, batch.value
     total = start.size - 1
     chunk = max(16, min(1024, (1 << 21) // max(1, batch.columns)))
+    most = dim_attr.shape[1]
     mask = np.empty(WORDS, np.uint64)
-    sure = np.empty(WORDS, np.uint64)
-    q = np.empty(dim_attr.shape[1], np.int64)
-    lines = np.empty(dim_attr.shape[1], np.int64)
-    place = np.empty((CANDIDATES, 4), np.int64)
-    sink = np.empty(1)
-    events = np.empty(CANDIDATES, np.int32)
-    out = np.empty(CANDIDATES, np.int32)
+    q = np.empty((chunk, most), np.int64)
+    line = np.empty((chunk, most), np.int64)
+    located = np.full(chunk, -1, np.int64)
+    stride = codes.shape[1] // (3 * TILE)
+    place = np.empty(CANDIDATES, np.int64)
+    of = np.empty(CANDIDATES, np.int32)
+    doubt = np.empty(CANDIDATES, np.int32)
+    doubt_of = np.empty(CANDIDATES, np.int32)
+    sink = np.empty(1, np.int64)
+    events = np.empty(2 * CANDIDATES, np.int32)
+    out = np.empty(2 * CANDIDATES, np.int32)
     m = 0
     stack = np.empty((512, 3), np.int64)
     lists = np.empty(8 * chunk, np.int32)
@@ -545,36 +678,45 @@ def match_events(c, nodes, t, batch, counters):
             for k in range(start[first + e], start[first + e + 1]):
                 dense[e, attr[k]] = value[k]
             lists[e] = e
+        located[:] = -1
         begun = m
-        n = 0
+        n, u = 0, 0
         stack[0, 0], stack[0, 1], stack[0, 2] = ROOT, 0, size
         depth = 1
         while depth > 0:
             depth -= 1
             node, a, b = stack[depth, 0], stack[depth, 1], stack[depth, 2]
             kid = np.int64(node_kid[node])
+            counters[0] += b - a
             if kid < 0:
                 tile = -1 - kid
-                for i in range(a, b):
-                    e = lists[i]
-                    _locate(tile, bits, dims, dim_attr, dim_low, dim_scale, dense, e, lines, q)
-                    if not _survivors(tile, bits, dims, alive, lines, mask):
-                        continue
-                    if n + TILE > CANDIDATES:
-                        m = _settle(
-                            place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense,
-                            sink, out, events, m,
+                shelf = tile // SHELF
+                base = shelf * (most * BLOCK) + (tile % SHELF) * WORDS
+                counters[1] += TILE * (b - a)
+                for i in range(a, b + 1):
+                    if n > 0 and (i == b or n + TILE > CANDIDATES):
+                        if m + u + n > out.size:
+                            out = _longer(out, m, m + u + n)
+                            events = _longer(events, m, m + u + n)
+                        if u + n > CANDIDATES:
+                            m = _settle(
+                                doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high,
+                                dense, sink, out, events, m,
+                            )  # fmt: skip
+                            u = 0
+                        m, u = _decide(
+                            place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m,
+                            doubt, doubt_of, u,
                         )  # fmt: skip
                         n = 0
-                    if m + n + TILE > out.size:
-                        out = _longer(out, m, m + n + TILE)
-                        events = _longer(events, m, m + n + TILE)
-                    n, m = _visit(
-                        tile, e, q, mask, sure, dims, codes, rest, t_rows, place, n,
-                        out, events, m,
-                    )  # fmt: skip
-                counters[0] += 1
-                counters[1] += TILE * (b - a)
+                    if i == b:
+                        break
+                    e = lists[i]
+                    if located[e] != shelf:
+                        located[e] = shelf
+                        _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q)
+                    if _survivors(bits, base, order, asked, line, e, alive, tile, mask):
+                        n = _note(tile, e, mask, place, of, n)
                 continue
             # Lists of nodes that wait lie below this one's: the room behind it is free.
             stack = deeper(stack, depth)
@@ -601,9 +743,12 @@ def match_events(c, nodes, t, batch, counters):
                 if top > begin:
                     stack[depth, 0], stack[depth, 1], stack[depth, 2] = j, begin, top
                     depth += 1
+        if m + u > out.size:
+            out, events = _longer(out, m, m + u), _longer(events, m, m + u)
         m = _settle(
-            place, n, t_rows, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
-        )
+            doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink,
+            out, events, m,
+        )  # fmt: skip
         for i in range(begun, m):
             events[i] += first
         for e in range(size):

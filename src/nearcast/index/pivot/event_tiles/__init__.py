@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.base import Clauses, Counters, EventStore, Rows
+from nearcast.index.columns import grown
 from nearcast.index.pivot.event_tiles import kernels
-from nearcast.index.pivot.kernels import TILE, WORDS
-from nearcast.index.pivot.tree import F8, Intervals, TileTree
+from nearcast.index.pivot.kernels import NOTHING, ODD, TILE, WORDS, rows_of_tile
+from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 
 __all__ = ["EventTiles", "Tiles"]
 
@@ -65,6 +66,7 @@ class EventTiles(TileTree):
         """The columns that tiles keep codes of, the most frequent ones."""
         super().__init__(events, _no_tiles(self._columns.size))
         self._events = events
+        self._free: list[int] = []
 
     def _intervals(self) -> Intervals:
         t = self._events.table
@@ -73,11 +75,44 @@ class EventTiles(TileTree):
     def _reach(self) -> F8:
         return _REACH
 
-    def _fill(self, rows: Rows, runs: Any, tiles: Any, columns: int) -> None:
-        del columns
-        kernels.fill(
-            self._events.table, self._tiles, self._nodes.kid, self._columns, rows, runs, tiles
+    def _house(self, rows: Rows, runs: Any) -> None:
+        tiles = self._take_tiles(len(runs))
+        columns = self._columns
+
+        def work(first: int, stop: int) -> None:
+            part = runs[first:stop], tiles[first:stop]
+            kernels.fill(self._events.table, self._tiles, self._nodes.kid, columns, rows, *part)
+
+        in_parallel(work, len(runs), least=64)
+
+    def _take_tiles(self, count: int) -> npt.NDArray[np.int64]:
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        fresh = range(self._used, self._used + count - len(reused))
+        self._used += len(fresh)
+        self._tiles = self._tiles._replace(
+            **{
+                name: grown(array, self._used)
+                for name, array in self._tiles._asdict().items()
+                if name != "where"
+            }
         )
+        return np.array([*reused, *fresh], np.int64)
+
+    def _make_room(self, node: int, odd: bool) -> None:
+        """Give a node a tile, make its tile anew for what came since, or split a full one."""
+        kid = int(self._nodes.kid[node])
+        if kid == NOTHING:
+            self._plant(node, np.empty(0, np.int32), keep_odd=True)
+            return
+        tile = -1 - kid
+        rows: Rows = rows_of_tile(self._tiles.alive, self._tiles.rows, tile)
+        self._tiles.alive[tile] = 0
+        self._tiles.live[tile] = 0
+        self._free.append(tile)
+        limit = TILE - 1 if rows.size == TILE else TILE
+        runs, left_out = self._plan(node, rows, odd, limit)
+        self._house(rows, runs)
+        self._insert(left_out, ODD)
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         at, node, odd = kernels.insert_many(
@@ -89,6 +124,7 @@ class EventTiles(TileTree):
         frequency = self._events.column_counts()
         order = np.argsort(-frequency, kind="stable")[:_MOST_DIMS]
         self._columns = order[frequency[order] > 0].astype(np.int32)
+        self._free.clear()
         return _no_tiles(self._columns.size)
 
     def add_events(self, rows: Rows) -> None:
