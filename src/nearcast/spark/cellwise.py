@@ -107,7 +107,7 @@ def _event_arguments(events: DataFrame, columns: tuple[str, ...]) -> tuple[list[
     """Names and columns that say where an event lies; the last is the hash of its id."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    names = [name for name in ("lon", "lat", "geometry") if name in events.columns]
+    names: list[str] = [n for n in ("lon", "lat", "geometry") if n in events.columns]
     arguments = [F.col(name).alias(name) for name in names]
     for at, column in enumerate(columns):
         if column not in PLACE:
@@ -142,9 +142,11 @@ def matched(sides: Sides, cells: Cells, index: str, options: Mapping[str, Any]) 
 
 def _scalar(work: Any, kind: str) -> Any:
     """A function of Arrow columns for `select`."""
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql.pandas import functions
+
+    make: Any = functions.arrow_udf
 
     def run(*columns: pa.Array) -> pa.Array:
         return work(*columns)
 
-    return arrow_udf(run, kind)
+    return make(run, kind)

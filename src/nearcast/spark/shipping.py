@@ -84,7 +84,7 @@ def _sent(spark: SparkSession, path: str, seen: bool) -> str | None:
             "through Spark Connect nothing can be shipped to the workers; give "
             "match(…, shared=FOLDER) a folder that both see, or plan='partitioned'"
         ) from None
-    master = context.master
+    master = context.master or ""
     if master == "local" or master.startswith("local["):
         return None
     context.addFile(path)

@@ -1,0 +1,38 @@
+"""What tests share: one Spark session for all of them, started when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two cores, small and quick; whoever changes a setting puts it back."""
+    from nearcast.spark import session
+
+    scratch: Path = tmp_path_factory.mktemp("spark")
+    made = session(
+        "nearcast tests",
+        "local[2]",
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.default.parallelism": 2,
+            "spark.sql.shuffle.partitions": 4,
+            "spark.sql.adaptive.enabled": False,
+            "spark.local.dir": scratch / "local",
+            "spark.sql.warehouse.dir": scratch / "warehouse",
+            "spark.sql.streaming.stateStore.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+            "spark.sql.streaming.noDataMicroBatches.enabled": False,
+        },
+    )
+    yield made
+    made.stop()
