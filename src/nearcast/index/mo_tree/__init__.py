@@ -7,6 +7,8 @@ we do differently, and why, is in `docs/indexes/mo-tree.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nearcast.errors import ValidationError
@@ -42,7 +44,9 @@ class MOTree:
 
     Options: `height` (H, attributes to index), `levels` (L, of overlapping cells),
     `disjoint_cells` (for event values), `eta` (η, the bound on the cells that a value
-    stabs; None for no bound, as in the paper's experiments: 6.5 for 4 levels).
+    stabs; None for no bound, as in the paper's experiments: 6.5 for 4 levels), `attributes`
+    (which columns to index, as (column, low, high), best first; None to measure them, and
+    again when they no longer fit).
 
     Matching costs the members of the buckets met, O(N (η / Σ c_i)^H) clauses for an
     event; adding, updating and removing a row O(H) amortised.
@@ -57,7 +61,10 @@ class MOTree:
         levels: int = 4,
         disjoint_cells: int = 10,
         eta: float | None = None,
+        attributes: Sequence[tuple[int, float, float]] | None = None,
     ) -> None:
+        if attributes is not None:
+            height = min(height, len(attributes))
         _require("height", height, 16)
         _require("levels", levels, 10)
         _require("disjoint_cells", disjoint_cells, _MOST_CELLS - 1)
@@ -72,7 +79,11 @@ class MOTree:
                 f"{fan_out} cells in each of {height} layers make more than {_MOST_BUCKETS} "
                 "buckets; take fewer layers, levels or disjoint cells",
             )  # fmt: skip
-        self.attributes: tuple[Attribute, ...] = ()
+        self._fixed = attributes is not None
+        self.attributes: tuple[Attribute, ...] = tuple(
+            Attribute(column, low, high, 1.0, 1.0, 1.0)
+            for column, low, high in (attributes or ())[:height]
+        )
         """The indexing attributes, best first; none before there are enough rows to choose."""
         self._height = height
         self._disjoint = disjoint_cells
@@ -191,7 +202,7 @@ class MOTree:
         wants, live = self._wants, self._live
         members = wants.buckets.live + live.buckets.live + clauses.size + events.size
         self._look_at = max(FEW, members // 2)
-        if wants.strained(clauses.size) or live.strained(events.size):
+        if not self._fixed and (wants.strained(clauses.size) or live.strained(events.size)):
             self._fit(clauses, events)
         for side in (wants, live):
             if side.buckets.wasteful:
