@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from nearcast.cli.bench import bench
+from nearcast.cli.cpsl import cpsl
 from nearcast.cli.demo import demo
 from nearcast.cli.doctor import doctor
 from nearcast.errors import NearcastError
@@ -69,6 +70,7 @@ def _options(
 
 app.command()(demo)
 app.command()(bench)
+app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
 
 

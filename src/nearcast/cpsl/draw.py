@@ -139,8 +139,8 @@ def _operator(expression: ast.Expression) -> str:
         case ast.HappenIn(symbol=symbol, region=region):
             return f"{symbol} ({region})"
         case ast.Distance(symbol=symbol, op=op, metres=metres, place=place):
-            at = str(place) if isinstance(place, ast.Region) else "…"
-            return f"{symbol} ({at}; {op}; {number_text(metres)} m)"
+            where = str(place) if isinstance(place, ast.Region) else "…"
+            return f"{symbol} ({where}; {op}; {number_text(metres)} m)"
         case ast.Overlap(symbol=symbol, place=place) | ast.SamePlace(symbol=symbol, place=place):
             return f"{symbol} ({place if isinstance(place, ast.Region) else '…'})"
         case ast.Count(symbol=symbol, n=n):

@@ -1,0 +1,252 @@
+"""`nearcast cpsl`: check a pattern, draw its graph, run it over a history of events."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast.errors import DatasetError, NearcastError, PatternError, ValidationError
+
+if TYPE_CHECKING:
+    from nearcast.cpsl.instances import CompositeEvent
+    from nearcast.model.events import Event
+    from nearcast.model.geometry import Space
+
+__all__ = ["cpsl"]
+
+cpsl = typer.Typer(
+    help="Patterns of events in space and time: check, draw and run them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+PatternFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="CPSL text; - reads standard input.")
+]
+RegionsFile = Annotated[
+    Path | None,
+    typer.Option("--regions", help="GeoJSON features whose names the pattern may use."),
+]
+InSpace = Annotated[str, typer.Option("--space", help="globe or planar.")]
+
+
+@cpsl.command()
+def check(
+    file: PatternFile,
+    regions: RegionsFile = None,
+    space: InSpace = "globe",
+) -> None:
+    """Say what is wrong with a pattern, and where; or show its normal form.
+
+    Exit code 0 if the pattern is sound, 1 if it is not.
+    """
+    from nearcast.cpsl.analyze import problems
+    from nearcast.cpsl.parser import parse
+    from nearcast.cpsl.printer import format_lines
+
+    text = _text(file)
+    try:
+        pattern = parse(text, _regions(regions))
+        found = problems(pattern, text, space=_space(space))
+    except PatternError as error:
+        found = [error]
+    for each in found:
+        print(f"{file}: {each}", file=sys.stderr)
+    if found:
+        raise typer.Exit(1)
+    print(format_lines(pattern))
+
+
+@cpsl.command()
+def draw(
+    file: PatternFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the SVG goes; standard output.")
+    ] = None,
+    regions: RegionsFile = None,
+) -> None:
+    """Draw the pattern's graph as SVG: equal expressions once, operators above operands."""
+    from nearcast.cpsl.analyze import analyze
+    from nearcast.cpsl.draw import draw as drawn
+    from nearcast.cpsl.parser import parse
+
+    text = _text(file)
+    picture = drawn(analyze(parse(text, _regions(regions)), text))
+    if out is None:
+        sys.stdout.write(picture)
+    else:
+        out.write_text(picture, encoding="utf-8")
+
+
+@cpsl.command()
+def run(
+    file: PatternFile,
+    events: Annotated[
+        Path, typer.Option("--events", help="JSON lines, or a JSON list, of events.")
+    ],
+    consume: Annotated[
+        str, typer.Option("--consume", help="The consumption mode.")
+    ] = "first-matching",
+    space: InSpace = "globe",
+    lateness: Annotated[str, typer.Option(help="How late events may come.")] = "0",
+    until: Annotated[
+        str | None, typer.Option(help="Go on to this time after the last event (RFC 3339).")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Say why each detection happened.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a detection.")] = False,
+    regions: RegionsFile = None,
+) -> None:
+    """Replay a history of events and show what the pattern finds in it.
+
+    Events are CloudEvents with GeoJSON data, or bare GeoJSON features with `start`, `end` and
+    an `id` (docs/cpsl.md). Time goes on to the last event, or to --until, so that absences whose
+    windows are over by then are found.
+    """
+    from nearcast.cpsl.composite import Composite
+    from nearcast.cpsl.detector import Detector
+
+    chosen: Any = consume
+    composite = Composite(id=file.stem, text=_text(file), consume=chosen, regions=_regions(regions))
+    history = list(_history(events, _space(space)))
+    detector = Detector(space=_space(space), lateness=lateness)
+    detector.add(composite)
+    found = detector.feed(history)
+    moment = max((e.end or e.start or 0 for e in history), default=None)
+    if until is not None:
+        found += detector.advance(until)
+    elif moment is not None:
+        found += detector.advance(moment)
+    for detection in found:
+        _show(detection, composite, history, trace, json_)
+    if not json_:
+        count = f"{len(found)} detection{'s' * (len(found) != 1)}"
+        print(f"{count} in {len(history)} events", file=sys.stderr)
+
+
+def _show(
+    detection: CompositeEvent, composite: Any, history: list[Event], trace: bool, as_json: bool
+) -> None:
+    from nearcast.clock import format_micros
+
+    if as_json:
+        from nearcast.model.codec import event_to_json
+
+        told = event_to_json(detection)
+        print(
+            json.dumps({"composite": composite.id, "parts": list(detection.parts), "event": told})
+        )
+        return
+    assert detection.start is not None
+    assert detection.end is not None
+    when = f"{format_micros(detection.start)} … {format_micros(detection.end)}"
+    bound = "".join(f" {name}={value!r}" for name, value in detection.attributes.items())
+    print(f"{detection.id}  {when}  {' '.join(detection.parts) or '(no events)'}{bound}")
+    if trace:
+        from nearcast.cpsl.trace import trace as traced
+
+        known = {event.id: event for event in history}
+        parts = [known[part] for part in detection.parts]
+        for line in traced(composite.pattern, parts, detection):
+            print(f"    {line}")
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _text(file: Path) -> str:
+    if str(file) == "-":
+        return sys.stdin.read()
+    return _read(file)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"cannot read {file}: {error}") from None
+
+
+def _space(given: str) -> Space:
+    from nearcast.model.geometry import SPACES
+
+    if given not in SPACES:
+        raise ValidationError("space", given, f"choose one of {', '.join(SPACES)}")
+    return given
+
+
+def _regions(file: Path | None) -> dict[str, Any]:
+    """Named regions of a GeoJSON FeatureCollection: their `name` property, or their id."""
+    if file is None:
+        return {}
+    from nearcast.model.codec.places import location_from_json
+
+    try:
+        document = json.loads(_read(file))
+        features = document["features"]
+        return {
+            str((f.get("properties") or {}).get("name") or f["id"]): location_from_json(
+                f["geometry"], "planar", "geometry"
+            )
+            for f in features
+        }
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise DatasetError(
+            f"{file} is no GeoJSON FeatureCollection with names: {error!r}"
+        ) from None
+
+
+def _history(file: Path, space: Space) -> Iterator[Event]:
+    """The events of a file: JSON lines, a JSON list, or a GeoJSON FeatureCollection."""
+    text = _read(file)
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        lines = text.splitlines()
+        rows = [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
+        for number, line in rows:
+            yield _event(_loaded(line, file, number), space, f"{file}, line {number}")
+        return
+    if isinstance(whole, dict) and whole.get("type") == "FeatureCollection":
+        whole = whole.get("features", [])
+    for number, each in enumerate(whole if isinstance(whole, list) else [whole]):
+        yield _event(each, space, f"{file}, event {number}")
+
+
+def _loaded(line: str, file: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"{file}, line {number}: not JSON ({error.msg})") from None
+
+
+def _event(given: Any, space: Space, where: str) -> Event:
+    from nearcast.model.codec import event_from_json
+
+    try:
+        if isinstance(given, dict) and given.get("type") == "Feature":
+            given = _enveloped(given)
+        return event_from_json(given, space=space, extensions="ignore")
+    except NearcastError as error:
+        raise DatasetError(f"{where}: {error}") from None
+
+
+def _enveloped(feature: dict[str, Any]) -> dict[str, Any]:
+    """A bare feature in the envelope that it would have on the wire."""
+    data = {name: value for name, value in feature.items() if name not in ("id", "end", "expires")}
+    envelope = {
+        "specversion": "1.0",
+        "id": None if feature.get("id") is None else str(feature["id"]),
+        "source": "file",
+        "type": "nearcast.event",
+        "data": data,
+    }
+    end = feature.get("end", feature.get("start"))
+    envelope |= {"time": end} if end is not None else {}
+    return envelope | ({"expirytime": feature["expires"]} if "expires" in feature else {})
