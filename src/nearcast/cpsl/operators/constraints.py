@@ -41,6 +41,8 @@ class Constraints:
         self._starts = [ENDLESS] * self.ports
         self.needs: list[tuple[int, Micros] | None] = [None] * self.ports
         self._bound(tree, [(i.plan.lag, i.plan.span) for i in plan.inputs])
+        chained = [need is not None for need in self.needs]
+        self.needs = [need if need and not chained[need[0]] else None for need in self.needs]
         self._steps: dict[int, tuple[list[int], list[list[Check]]]] = {}
 
     def _collect(self, tree: Tree, relations: Relations) -> None:
@@ -60,6 +62,8 @@ class Constraints:
         if tree.kind in _UNARY or not all(isinstance(o, int) for o in tree.operands):
             return
         ports = [o for o in tree.operands if isinstance(o, int)]
+        if len(set(ports)) < len(ports):
+            return
         lags = [bounds[port][0] for port in ports]
         if tree.kind == "within":
             self._end(ports[0], tree.params[0] + lags[1])

@@ -1,0 +1,159 @@
+"""Random patterns and histories for CPSL, small enough that things meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from nearcast.cpsl import ast
+from nearcast.cpsl.composite import Composite
+from nearcast.cpsl.detector import Detector
+from nearcast.model.events import Event
+from nearcast.model.geometry import Box, Point
+from tests.cpsl_naive import Found
+
+REGION = ast.Region(((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0)))
+SPOT = ast.Region(((1.0, 1.0),))
+lengths = st.integers(0, 6)
+regions = st.sampled_from([REGION, SPOT, ast.Region(((1.0, 0.0), (3.0, 2.0), (1.0, 3.0)))])
+distances = st.sampled_from([("<", 2.3), (">", 1.7), ("=", 2.3), ("<", 1.7)])
+
+
+def kind(number: int, variable: str | None = None, compared: str | None = None) -> ast.Primitive:
+    """A plain event of one kind, which may bind or compare a variable."""
+    tests: list[ast.Predicate] = [
+        ast.TypedPredicate("ARITH", ((ast.ArithTest("k", "=", float(number)),),))
+    ]
+    if variable is not None:
+        test = ast.ArithTest("v", "=", ast.Variable(variable))
+        tests.append(ast.TypedPredicate("ARITH", ((test,),)))
+    if compared is not None:
+        test = ast.ArithTest("w", "<", ast.Variable(compared, "+", 1.0))
+        tests.append(ast.TypedPredicate("ARITH", ((test,),)))
+    return ast.Primitive(tuple(tests))
+
+
+@st.composite
+def histories(draw: st.DrawFn, longest: int = 2, size: int = 12) -> list[Event]:
+    """Events in order of their ends, often at the same time and place."""
+    events, now = [], 0
+    for number in range(draw(st.integers(1, size))):
+        now += draw(st.sampled_from([0, 1, 1, 2, 3]))
+        long = draw(st.sampled_from([0, 0, 0, 1, longest])) if longest else 0
+        events.append(
+            Event(
+                id=f"e{number}",
+                attributes={
+                    "k": draw(st.integers(1, 3)),
+                    "v": draw(st.integers(1, 2)),
+                    "w": draw(st.integers(1, 3)),
+                },
+                location=draw(places),
+                start=now - long,
+                end=now,
+            )
+        )
+    return events
+
+
+_coordinates = st.integers(0, 3)
+places: st.SearchStrategy[Any] = st.one_of(
+    st.builds(Point, _coordinates, _coordinates),
+    st.builds(Point, _coordinates, _coordinates),
+    st.builds(
+        lambda x, y, w, h: Box(x, y, x + w, y + h),
+        _coordinates, _coordinates, st.integers(1, 2), st.integers(1, 2),
+    ),
+    st.none(),
+)  # fmt: skip
+
+
+def windows(of: st.SearchStrategy[Any], fixed: bool = True) -> st.SearchStrategy[Any]:
+    choices = [st.builds(ast.Following, of, lengths), st.builds(ast.Enclosed, of, of)]
+    if fixed:
+        choices.append(st.builds(ast.Fixed, st.integers(0, 8), lengths))
+    return st.one_of(choices)
+
+
+def operators(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One operator over operands."""
+    place = st.one_of(regions, of)
+    return st.one_of(
+        st.builds(lambda a, b: ast.And((a, b)), of, of),
+        st.builds(lambda a, b, c: ast.And((a, b, c)), of, of, of),
+        st.builds(lambda a, b: ast.Or((a, b)), of, of),
+        st.builds(ast.Negation, windows(of), of),
+        st.builds(ast.HappenBetween, windows(of), of),
+        st.builds(ast.HappenAfter, windows(of), of),
+        st.builds(ast.Concurrent, of, of),
+        st.builds(ast.HappenIn, regions, of),
+        st.builds(ast.Inside, of, of),
+        st.builds(ast.Overlap, place, of),
+        st.builds(ast.SamePlace, place, of),
+        st.builds(lambda p, d, b: ast.Distance(p, d[0], d[1], b), place, distances, of),
+        st.builds(ast.Count, st.integers(1, 3), of),
+        st.builds(ast.Period, st.integers(1, 6), of),
+        st.builds(ast.Sliding, st.integers(1, 3), lengths, st.integers(1, 3), of),
+    )
+
+
+plain = st.sampled_from([kind(1), kind(2), kind(3)])
+bound = st.sampled_from([kind(1, "x"), kind(2, "x"), kind(3, "x"), kind(2, "x", "x")])
+
+
+def expressions(leaves: st.SearchStrategy[Any], depth: int) -> st.SearchStrategy[Any]:
+    """Operators over operators over plain events."""
+    of = leaves
+    for _ in range(depth - 1):
+        of = st.one_of(leaves, operators(of))
+    return operators(of)
+
+
+def patterns(depth: int = 2) -> st.SearchStrategy[ast.Pattern]:
+    """Patterns without definitions, over plain events or events joined on a variable."""
+    return st.one_of(
+        st.builds(ast.Pattern, expressions(plain, depth)),
+        st.builds(ast.Pattern, expressions(bound, depth)),
+    )
+
+
+@st.composite
+def variable_patterns(draw: st.DrawFn) -> ast.Pattern:
+    """Patterns in which variables are used in several places."""
+    x, y, z = (ast.Reference(n) for n in "xyz")
+    two = operators(st.sampled_from([x, y]))
+    first, second = draw(two), draw(operators(st.sampled_from([x, y, z])))
+    whole = draw(
+        st.sampled_from(
+            [
+                ast.And((first, second)),
+                ast.And((first, second, ast.Concurrent(x, y))),
+                ast.HappenBetween(ast.Following(first, 4), second),
+                ast.Or((ast.And((first, ast.Concurrent(x, z))), second)),
+                ast.Negation(ast.Following(ast.And((first, second)), 3), z),
+            ]
+        )
+    )
+    used = {n.name for n in ast.walk(whole) if isinstance(n, ast.Reference)}
+    leaves = draw(st.sampled_from([plain, bound]))
+    definitions = tuple(
+        ast.Definition(n, draw(st.one_of(leaves, leaves, operators(leaves)))) for n in sorted(used)
+    )
+    return ast.Pattern(whole, definitions)
+
+
+def detected(composite: Composite, history: list[Event], until: int, **options: Any) -> list[Found]:
+    """What the detector finds, in the form of the naive interpreter."""
+    detector = Detector("planar", **options)
+    detector.add(composite)
+    found = detector.feed(history)
+    detector.check_invariants()
+    found += detector.advance(until)
+    detector.check_invariants()
+    return [seen(event) for event in found]
+
+
+def seen(event: Any) -> Found:
+    """A composite event in the form of the naive interpreter."""
+    return Found(event.parts, event.start, event.end, tuple(sorted(event.attributes.items())))

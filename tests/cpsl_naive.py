@@ -1,0 +1,746 @@
+"""CPSL by definition: any pattern over a whole history, nothing dropped, nothing indexed.
+
+Every operator looks at the full list of what its operands have produced so far. An instance
+*waits* if it came before, was not used, and can still be of use; what that means is written
+down once an operator, in `_useful`. Geometry is exact, on a plane.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import product
+from math import inf
+from typing import Any
+
+from nearcast.cpsl import ast
+from nearcast.cpsl.compile import tie_break
+from nearcast.cpsl.predicates import evaluate
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point
+from tests import oracle_geometry as exact
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """An instance: equal numbers are the same occurrence."""
+
+    number: int
+    start: int
+    end: int
+    parts: tuple[tuple[int, Event], ...]
+    known: dict[str, Any] = field(default_factory=dict)
+    opens: tuple[Any, ...] = ()
+    step: int = 0
+
+    def shape(self) -> Any:
+        points = [p for _, event in self.parts for p in _corners(event)]
+        return [hull(points)] if points else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a detection is compared by."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    values: tuple[tuple[str, Any], ...]
+
+
+def _corners(event: Event) -> list[exact.Vertex]:
+    return [] if event.location is None else exact.exact(event.location)[0]
+
+
+def hull(points: list[exact.Vertex]) -> exact.Ring:
+    """The convex hull, by the definition of its edges' half planes: gift wrapping on a sorted row."""
+    row = sorted(set(points))
+    if len(row) < 3:
+        return row
+    ring: exact.Ring = []
+    for side in (row, row[::-1]):
+        chain: exact.Ring = []
+        for p in side:
+            while len(chain) > 1 and exact.orientation(chain[-2], chain[-1], p) <= 0:
+                chain.pop()
+            chain.append(p)
+        ring += chain[:-1]
+    return ring
+
+
+def centre(shape: exact.Shape) -> exact.Vertex:
+    ring = shape[0]
+    area, x, y = exact._moments(ring)
+    if area:
+        return x / area, y / area
+    return sum(p[0] for p in ring) / Fraction(len(ring)), sum(p[1] for p in ring) / len(ring)
+
+
+def combined(instances: list[Seen]) -> tuple[dict[str, Any], tuple[Any, ...]] | None:
+    """What all of them know together; None if they contradict each other."""
+    known: dict[str, Any] = {}
+    for i, one in enumerate(instances):
+        for other in instances[:i]:
+            same_variable = any(n[0] == "$" and n in other.known for n in one.known)
+            if one.number == other.number and not same_variable:
+                return None
+        for name, value in one.known.items():
+            if known.setdefault(name, value) != value:
+                return None
+    opens = [o for one in instances for o in one.opens]
+    if any(n in known and not test.holds(left, known[n]) for left, test, n in opens):
+        return None
+    return known, tuple(o for o in opens if o[2] not in known)
+
+
+class Naive:
+    """One pattern, one mode, one history."""
+
+    def __init__(
+        self, pattern: ast.Pattern, mode: str, longest: int | None = None, tolerance: float = 1.0
+    ) -> None:
+        self.definitions = {d.name: d.body for d in pattern.definitions}
+        self.root = pattern.expression
+        self.mode = mode
+        self.longest = inf if longest is None else longest
+        self.tolerance = Fraction(tolerance)
+        self.uses = _uses(pattern.expression)
+        for body in self.definitions.values():
+            self.uses += _uses(body)
+        self.arrived: dict[Any, list[Seen]] = {}
+        self.used: set[tuple[Any, int, int]] = set()
+        self.fired: set[tuple[Any, int]] = set()
+        self.step = 0
+        self.number = 0
+        self.now = 0
+        self.begun: int | None = None
+        self.current: dict[Any, list[Seen]] = {}
+        self.timer: tuple[Any, int] | None = None
+
+    def run(self, history: list[Event], until: int) -> list[Found]:
+        """All detections, in order."""
+        found: list[Seen] = []
+        for event in sorted(history, key=lambda e: e.end):
+            found += self._fire_before(event.end)
+            self._begin(event.end)
+            found += self._one_step(event.end, event, None)
+        self._begin(until)
+        found += self._fire_before(until + 1)
+        return [_found(one) for one in found if not one.opens]
+
+    def _begin(self, now: int) -> None:
+        if self.begun is None:
+            self.begun = now
+
+    def _fire_before(self, moment: int) -> list[Seen]:
+        found: list[Seen] = []
+        while True:
+            due = [d for d in self._due() if d[0] < moment]
+            if not due:
+                return found
+            at, _, _, _, index, expression = min(due, key=lambda d: d[:5])
+            self.fired.add((expression, index))
+            found += self._one_step(at, None, (expression, index))
+
+    def _one_step(self, now: int, event: Event | None, timer: Any) -> list[Seen]:
+        self.step += 1
+        self.now = now
+        self.current = {}
+        self.event, self.timer = event, timer
+        self.event_number = self._next()
+        for expression in self._timed():  # also those that the root does not ask for this time
+            self.out(expression)
+        return self.out(self.root)
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+    # -- time events -------------------------------------------------------------
+
+    def _all(self) -> list[ast.Expression]:
+        bodies = [self.root, *self.definitions.values()]
+        return [node for body in bodies for node in ast.walk(body)]
+
+    def _timed(self) -> list[ast.Expression]:
+        kinds = (ast.Negation, ast.Period)
+        return sorted(
+            {e for e in self._all() if isinstance(e, kinds)},
+            key=lambda e: (self.height(e), tie_break(e)),
+        )
+
+    def _due(self) -> list[tuple[int, int, int, int, int, Any]]:
+        due = []
+        for e in self._timed():
+            common = (self.height(e),)
+            if isinstance(e, ast.Period):
+                assert self.begun is not None or not self.arrived.get((e, 0))
+                boundaries = {self._boundary(e, a) for a in self.arrived.get((e, 0), [])}
+                for at in boundaries:
+                    if (e, at) not in self.fired:
+                        due.append((at, *common, -1, tie_break(e), at, e))
+            elif isinstance(e.window, ast.Fixed):
+                at = e.window.at + e.window.length
+                if (e, 0) not in self.fired and self.begun is not None and at >= self.begun:
+                    due.append((at, *common, -1, tie_break(e), 0, e))
+            elif isinstance(e.window, ast.Following):
+                for i, a in enumerate(self.arrived.get((e, 0), [])):
+                    if (e, i) not in self.fired:
+                        at = a.end + e.window.length
+                        due.append((at, *common, a.step, tie_break(e), i, e))
+        return due
+
+    def _boundary(self, e: ast.Period, a: Seen) -> int:
+        assert self.begun is not None
+        periods = 1
+        while self.begun + periods * e.length < self.arrival_time[a.number, e]:
+            periods += 1
+        return self.begun + periods * e.length
+
+    # -- what an expression produces in this step ------------------------------------
+
+    def out(self, e: ast.Expression) -> list[Seen]:
+        if e not in self.current:
+            self.current[e] = [replace(one, step=self.step) for one in self._out(e)]
+        return self.current[e]
+
+    def operand(self, e: ast.Expression) -> list[Seen]:
+        """The instances of an operand; behind a variable they carry its name."""
+        if not isinstance(e, ast.Reference):
+            return self.out(e)
+        return [
+            replace(one, known={**one.known, "$" + e.name: one.number})
+            for one in self.operand(self.definitions[e.name])
+        ]
+
+    def _out(self, e: ast.Expression) -> list[Seen]:
+        match e:
+            case ast.Primitive():
+                return self._primitive(e)
+            case ast.Reference():
+                return self.operand(e)
+            case ast.Or(parts=parts):
+                return self._either(parts)
+            case ast.Negation():
+                return self._negation(e)
+            case ast.Count() | ast.Period() | ast.Sliding():
+                return self._repetition(e)
+        if _is_unary(e):
+            return [one for one in self.operand(_body(e)) if self._passes(e, one)]
+        return self._joint(e)
+
+    def _primitive(self, e: ast.Primitive) -> list[Seen]:
+        if self.event is None:
+            return []
+        match = evaluate(e, self.event, "planar")
+        if match is None:
+            return []
+        start = self.event.end if self.event.start is None else self.event.start
+        parts = ((self.event_number, self.event),)
+        return [
+            Seen(self.event_number, start, self.event.end, parts, dict(match.bindings), match.opens)
+        ]
+
+    def _either(self, parts: tuple[ast.Expression, ...]) -> list[Seen]:
+        kept: list[Seen] = []
+        for part in parts:
+            for one in self.operand(part):
+                if not any(k.number == one.number and k.known == one.known for k in kept):
+                    kept.append(one)
+        return kept
+
+    def _passes(self, e: Any, one: Seen) -> bool:
+        window = getattr(e, "window", None)
+        if isinstance(e, ast.HappenBetween):
+            return one.start > window.at and one.end <= window.at + window.length
+        if isinstance(e, ast.HappenAfter):
+            return one.start > window.at + window.length
+        region = e.region if isinstance(e, ast.HappenIn) else e.place
+        place = [hull([(Fraction(x), Fraction(y)) for x, y in region.points])]
+        return self._spatial(e, place, one.shape())
+
+    def _spatial(self, e: Any, first: Any, second: Any) -> bool:
+        if first is None or second is None:
+            return False
+        match e:
+            case ast.HappenIn() | ast.Inside():
+                return exact.covers(first, second)
+            case ast.Overlap():
+                return exact.shapes_meet(first, second)
+            case ast.SamePlace():
+                (x1, y1), (x2, y2) = centre(first), centre(second)
+                return (x1 - x2) ** 2 + (y1 - y2) ** 2 <= self.tolerance**2
+            case ast.Distance(op=op, metres=metres):
+                square, limit = exact.distance_squared(first, second), Fraction(metres)
+                if op == "<":
+                    return square < limit**2
+                if op == ">":
+                    return square > limit**2
+                low = max(Fraction(0), limit - self.tolerance)
+                return low**2 <= square <= (limit + self.tolerance) ** 2
+        raise AssertionError(e)
+
+    # -- joints --------------------------------------------------------------------
+
+    def cluster(self, e: ast.Expression) -> tuple[list[ast.Expression], Any]:
+        """The operands of a joint, and its constraints over them."""
+        leaves: list[ast.Expression] = []
+
+        def tree(x: ast.Expression) -> Any:
+            return (x, [leaf(c) for c in ast.children(x)])
+
+        def leaf(x: ast.Expression) -> Any:
+            combines = not isinstance(
+                x,
+                ast.Primitive | ast.Reference | ast.Or | ast.Negation
+                | ast.Count | ast.Period | ast.Sliding,
+            )  # fmt: skip
+            if combines and any(n < self.uses[name] for name, n in _uses(x).items()):
+                return tree(x)
+            if isinstance(x, ast.Reference) and x in leaves:
+                return leaves.index(x)
+            leaves.append(x)
+            return len(leaves) - 1
+
+        return leaves, tree(e)
+
+    def _holds(self, tree: Any, chosen: list[Seen | None]) -> bool:
+        """Whether every constraint holds whose operands are all chosen."""
+        if isinstance(tree, int):
+            return True
+        e, operands = tree
+        if not all(self._holds(o, chosen) for o in operands):
+            return False
+        views = [self._view(o, chosen) for o in operands]
+        return True if None in views else self._constraint(e, views)
+
+    def _view(self, tree: Any, chosen: list[Seen | None]) -> Seen | None:
+        if isinstance(tree, int):
+            return chosen[tree]
+        inner = [self._view(o, chosen) for o in tree[1]]
+        return None if None in inner else _joined(-1, inner)
+
+    def _constraint(self, e: Any, views: list[Any]) -> bool:
+        if _is_unary(e):
+            return self._passes(e, views[0])
+        if isinstance(e, ast.And):
+            return True
+        a, b = views[0], views[1]
+        if isinstance(e, ast.Concurrent):
+            return a.start <= b.end and b.start <= a.end
+        if isinstance(e, ast.Temporal):
+            between = isinstance(e, ast.HappenBetween)
+            if isinstance(e.window, ast.Following):
+                t = e.window.length
+                return a.end < b.start and b.end <= a.end + t if between else b.start > a.end + t
+            c = views[2]
+            if between:
+                return a.end < c.start and c.end < b.start
+            return a.end < b.start and b.end < c.start
+        return self._spatial(e, a.shape(), b.shape())
+
+    def _joint(self, e: ast.Expression) -> list[Seen]:
+        leaves, tree = self.cluster(e)
+        made: list[Seen] = []
+        for port, leaf in enumerate(leaves):
+            for x in self.operand(leaf):
+                alone: list[Seen | None] = [None] * len(leaves)
+                alone[port] = x
+                if self._holds(tree, alone):
+                    made += self._complete(e, leaves, tree, port, x)
+                    self.arrived.setdefault((e, port), []).append(x)
+        return made
+
+    def _waiting(self, e: Any, leaves: Any, tree: Any, port: int) -> list[tuple[int, Seen]]:
+        return [
+            (i, one)
+            for i, one in enumerate(self.arrived.get((e, port), []))
+            if (e, port, i) not in self.used and self._useful(e, leaves, tree, port, one)
+        ]
+
+    def _useful(self, e: Any, leaves: Any, tree: Any, port: int, one: Seen) -> bool:
+        """Whether an instance could still be part of a combination, as far as time tells.
+
+        A later instance of operand i ends at `now - lag(i)` or after, and lasts `span(i)` at most.
+        """
+        lag = [self.lag(x) for x in leaves]
+        span = [self.span(x) for x in leaves]
+        now = self.now
+        simple = [
+            (op, ports)
+            for op, ports in _flat(tree)
+            if all(isinstance(p, int) for p in ports) and len(set(ports)) == len(ports)
+        ]
+        middles = {_middle(op, ports) for op, ports in simple}
+        for op, ports in simple:
+            if _is_unary(op) or port not in ports:
+                continue
+            if isinstance(op, ast.Concurrent):
+                for x, y in (ports, ports[::-1]):
+                    if x == port and one.end < now - lag[y] - span[y]:
+                        return False
+            if not isinstance(op, ast.Temporal):
+                continue
+            between = isinstance(op, ast.HappenBetween)
+            if isinstance(op.window, ast.Following):
+                a, b = ports
+                t = op.window.length
+                if a == port and between and one.end + t < now - lag[b]:
+                    return False
+                if b == port and one.start - (0 if between else t) <= now - lag[a]:
+                    return False
+                continue
+            a, b, c = ports
+            last, middle = (b, c) if between else (c, b)
+            if port == last and one.start <= now - max(lag[a], lag[middle]):
+                return False
+            if port == middle and a not in middles and one.start <= now - lag[a]:
+                opened = self._waiting(e, leaves, tree, a)
+                if not any(x.end < one.start for _, x in opened):
+                    return False
+        return True
+
+    def _complete(self, e: Any, leaves: Any, tree: Any, port: int, x: Seen) -> list[Seen]:
+        mode = self.mode
+        others = [p for p in range(len(leaves)) if p != port]
+        waiting = {p: self._waiting(e, leaves, tree, p) for p in others}
+        if mode == "chronicle":
+            if self._waiting(e, leaves, tree, port):
+                return []
+            waiting = {p: waiting[p][:1] for p in others}
+        if mode == "recent":
+            every = {p: list(enumerate(self.arrived.get((e, p), []))) for p in others}
+            waiting = {p: every[p][-1:] for p in others}
+        fitting = []
+        for choice in product(*(waiting[p] for p in others)):
+            chosen: list[Any] = [None] * len(leaves)
+            chosen[port] = x
+            for p, (_, one) in zip(others, choice, strict=True):
+                chosen[p] = one
+            if self._holds(tree, chosen) and combined(chosen) is not None:
+                fitting.append((choice, chosen))
+        if not fitting:
+            return []
+        if mode in ("first-matching", "chronicle", "recent"):
+            fitting = fitting[:1]
+        elif mode == "continuous":
+            first_of: dict[Any, Any] = {}
+            for choice, chosen in fitting:
+                first_of.setdefault(choice[0][0] if choice else None, (choice, chosen))
+            fitting = list(first_of.values())
+        groups = [chosen for _, chosen in fitting]
+        kept = [choice for choice, _ in fitting]
+        if mode == "cumulative":
+            groups, kept = self._gather(fitting, others, port)
+        if mode != "recent":
+            self.used.add((e, port, len(self.arrived.get((e, port), []))))
+            for choice in kept:
+                for p, (i, _) in zip(others, choice, strict=True):
+                    self.used.add((e, p, i))
+        return [_joined(self._next(), group) for group in groups]
+
+    def _gather(self, fitting: Any, others: Any, port: int) -> Any:
+        members: dict[Any, Seen] = {}
+        kept = []
+        for choice, chosen in fitting:
+            more = {**members, (port, -1): chosen[port]}
+            for p, (i, one) in zip(others, choice, strict=True):
+                more[p, i] = one
+            if combined(list(more.values())) is not None:
+                members = more
+                kept.append(choice)
+        return [list(members.values())], kept
+
+    # -- negation ------------------------------------------------------------------
+
+    def _negation(self, e: ast.Negation) -> list[Seen]:
+        if isinstance(e.window, ast.Fixed):
+            self._arrive(e, 1, e.body)
+            if self.timer is None or self.timer[0] != e:
+                return []
+            begin, end = e.window.at, e.window.at + e.window.length
+            if any(begin < b.end <= end for b in self.arrived.get((e, 1), [])):
+                return []
+            return [Seen(self._next(), begin, end, ())]
+        if isinstance(e.window, ast.Following):
+            return self._following(e)
+        return self._enclosed(e)
+
+    def _arrive(self, e: Any, port: int, operand: Any) -> list[Seen]:
+        new = [replace(one, step=self.step) for one in self.operand(operand)]
+        self.arrived.setdefault((e, port), []).extend(new)
+        return new
+
+    def _following(self, e: Any) -> list[Seen]:
+        first = len(self.arrived.get((e, 0), []))
+        new = self._arrive(e, 0, e.window.opener)
+        made = []
+        for i, a in enumerate(new, first):
+            if a.end + e.window.length < self.now:  # came when its window was over
+                self.fired.add((e, i))
+                made += self._close(e, a)
+        self._arrive(e, 1, e.body)
+        if self.timer is not None and self.timer[0] == e:
+            i = self.timer[1]
+            if self.mode != "recent" or i == len(self.arrived[e, 0]) - 1:
+                made += self._close(e, self.arrived[e, 0][i])
+        return made
+
+    def _close(self, e: Any, a: Seen) -> list[Seen]:
+        end = a.end + e.window.length
+        if any(a.end < b.end <= end and blocks([a], b) for b in self.arrived.get((e, 1), [])):
+            return []
+        return [Seen(self._next(), a.start, end, a.parts, a.known, a.opens)]
+
+    def _enclosed(self, e: Any) -> list[Seen]:
+        made: list[Seen] = []
+        for a in self.operand(e.window.opener):
+            made += self._pair(e, [(None, a)], self._closers(e), 0, a)
+            self.arrived.setdefault((e, 0), []).append(a)
+        for b in self.operand(e.window.closer):
+            made += self._pair(e, self._openers(e), [(None, b)], 1, b)
+            self.arrived.setdefault((e, 1), []).append(b)
+        self._arrive(e, 2, e.body)
+        return made
+
+    def _openers(self, e: Any) -> list[tuple[int | None, Seen]]:
+        """Openers not yet used whose window nothing has closed for good."""
+        closers_in_order = self.lag(e.window.closer) == 0
+        rows = list(enumerate(self.arrived.get((e, 0), [])))
+        if self.mode == "recent":
+            rows = rows[-1:]
+        return [
+            (i, a)
+            for i, a in rows
+            if (e, 0, i) not in self.used
+            and not (closers_in_order and any(
+                a.end < c.end and set(c.known) <= set(a.known) and blocks([a], c)
+                for c in self.arrived.get((e, 2), [])
+            ))
+        ]  # fmt: skip
+
+    def _closers(self, e: Any) -> list[tuple[int | None, Seen]]:
+        late = self.lag(e.window.opener)
+        return [
+            (i, b)
+            for i, b in enumerate(self.arrived.get((e, 1), []))
+            if (e, 1, i) not in self.used and b.start > self.now - late
+        ]
+
+    def _pair(self, e: Any, openers: Any, closers: Any, port: int, x: Seen) -> list[Seen]:
+        pairs = [(a, b) for a in openers for b in closers]
+        if self.mode == "chronicle" and port == 1:
+            pairs = pairs[:1]
+        if self.mode == "recent":
+            pairs = pairs[-1:]
+        fitting = [
+            (a, b)
+            for a, b in pairs
+            if a[1].end < b[1].start
+            and combined([a[1], b[1]]) is not None
+            and not any(
+                a[1].end < c.end <= b[1].end and blocks([a[1], b[1]], c)
+                for c in self.arrived.get((e, 2), [])
+            )
+        ]
+        if self.mode in ("first-matching", "chronicle", "recent"):
+            fitting = fitting[:1]
+        groups: list[list[Seen]] = []
+        for a, b in fitting:
+            group = [a[1], b[1]]
+            if self.mode == "cumulative" and groups:
+                group = groups[0] + [one for one in group if one not in groups[0]]
+                if combined(group) is None:
+                    continue
+                groups[0] = group
+            else:
+                groups.append(group)
+            for p, (i, _) in ((0, a), (1, b)):
+                at = len(self.arrived.get((e, p), [])) if i is None else i
+                if p == 1 or self.mode != "recent":
+                    self.used.add((e, p, at))
+        return [_joined(self._next(), group) for group in groups]
+
+    # -- repetition ------------------------------------------------------------------
+
+    arrival_time: dict[Any, int]
+
+    def _repetition(self, e: Any) -> list[Seen]:
+        if isinstance(e, ast.Period):
+            return self._period(e)
+        made = []
+        for x in self.operand(e.body):
+            row = self.arrived.setdefault((e, 0), [])
+            row.append(x)
+            mine = [(i, one) for i, one in enumerate(row) if _values(one) == _values(x)]
+            if isinstance(e, ast.Sliding):
+                window = [one for _, one in mine[-e.n :]]
+                first = len(mine) - e.n
+                if first >= 0 and first % e.step == 0:
+                    length = max(o.end for o in window) - min(o.start for o in window)
+                    if length <= e.length:
+                        made.append(self._row(window))
+                continue
+            chosen = self._counted(e, row, mine)
+            if chosen:
+                made.append(self._row([one for _, one in chosen]))
+        return made
+
+    def _counted(self, e: Any, row: list[Seen], mine: Any) -> Any:
+        if self.mode in ("recent", "continuous"):
+            chosen = (list(enumerate(row)) if self.mode == "recent" else mine)[-e.n :]
+        else:
+            waiting = list(enumerate(row)) if self.mode == "chronicle" else mine
+            chosen = [(i, one) for i, one in waiting if (e, 0, i) not in self.used][: e.n]
+            if chosen[-1][0] != len(row) - 1:
+                return None
+        if len(chosen) < e.n or len({_values(one) for _, one in chosen}) > 1:
+            return None
+        if self.mode not in ("recent", "continuous"):
+            self.used |= {(e, 0, i) for i, _ in chosen}
+        return chosen
+
+    def _period(self, e: ast.Period) -> list[Seen]:
+        for one in self._arrive(e, 0, e.body):
+            self.arrival_time[one.number, e] = self.now
+        if self.timer is None or self.timer[0] != e:
+            return []
+        ending = [a for a in self.arrived[e, 0] if self._boundary(e, a) == self.timer[1]]
+        groups: dict[Any, list[Seen]] = {}
+        for a in ending:
+            groups.setdefault(_values(a), []).append(a)
+        return [self._row(group) for group in groups.values()]
+
+    def _row(self, instances: list[Seen]) -> Seen:
+        plain = [
+            replace(o, number=-i, known={n: v for n, v in o.known.items() if n[0] == "&"})
+            for i, o in enumerate(instances, 1)
+        ]
+        return _joined(self._next(), plain)
+
+    # -- bounds and order --------------------------------------------------------------
+
+    def lag(self, e: ast.Expression) -> int:
+        """How long after its end an instance may come: only periods delay."""
+        if isinstance(e, ast.Reference):
+            return self.lag(self.definitions[e.name])
+        if isinstance(e, ast.Period):
+            return e.length + self.lag(e.body)
+        if isinstance(e, ast.Negation):
+            if isinstance(e.window, ast.Fixed):
+                return 0
+            return max(self.lag(x) for x in ast.parts_of(e.window))
+        return max((self.lag(x) for x in ast.children(e)), default=0)
+
+    def span(self, e: ast.Expression) -> float:
+        """How long an instance can last, where that is clear."""
+        match e:
+            case ast.Primitive():
+                return self.longest
+            case ast.Reference(name=name):
+                return self.span(self.definitions[name])
+            case ast.Or(parts=parts):
+                return max(map(self.span, parts))
+            case ast.Negation(window=ast.Fixed(length=t)) | ast.Sliding(length=t):
+                return t
+            case ast.Negation(window=ast.Following(opener=a, length=t)):
+                return self.span(a) + t
+        if _is_unary(e):
+            return self.span(_body(e))
+        if isinstance(e, ast.HappenBetween | ast.Concurrent):
+            leaves, (_, operands) = self.cluster(e)
+            if all(isinstance(o, int) for o in operands) and len(operands) == 2:
+                a, b = (self.span(leaves[o]) for o in operands)
+                return a + b if isinstance(e, ast.Concurrent) else a + e.window.length
+        return inf
+
+    def height(self, e: ast.Expression) -> int:
+        """How deep the operators below nest; a joint counts once."""
+        if isinstance(e, ast.Primitive):
+            return 0
+        if isinstance(e, ast.Reference):
+            body = self.definitions[e.name]
+            return self.height(body) + isinstance(body, ast.Reference)
+        joint = not _is_unary(e) and not isinstance(
+            e, ast.Or | ast.Negation | ast.Count | ast.Period | ast.Sliding
+        )
+        below = self.cluster(e)[0] if joint else ast.children(e)
+        return 1 + max(self.height(x) for x in below)
+
+
+def blocks(opened: list[Seen], blocker: Seen) -> bool:
+    together = combined([*opened, blocker])
+    if together is None:
+        return False
+    return all(any(o in one.opens for one in opened) for o in together[1])
+
+
+def _joined(number: int, instances: list[Any]) -> Seen:
+    parts = {n: event for one in instances for n, event in one.parts}
+    together = combined(instances)
+    known, opens = together if together is not None else ({}, ())
+    start, end = min(o.start for o in instances), max(o.end for o in instances)
+    return Seen(number, start, end, tuple(parts.items()), known, tuple(dict.fromkeys(opens)))
+
+
+def _values(one: Seen) -> Any:
+    return tuple(sorted((n, v) for n, v in one.known.items() if n[0] == "&"))
+
+
+def _found(one: Seen) -> Found:
+    parts = sorted(one.parts, key=lambda p: (p[1].end, _start(p[1]), p[0]))
+    values = tuple((name[1:], value[1]) for name, value in _values(one))
+    return Found(tuple(event.id for _, event in parts), one.start, one.end, values)
+
+
+def _start(event: Event) -> int:
+    return event.end if event.start is None else event.start
+
+
+def _uses(e: ast.Expression) -> Counter[str]:
+    return Counter(n.name for n in ast.walk(e) if isinstance(n, ast.Reference))
+
+
+def _is_unary(e: Any) -> bool:
+    if isinstance(e, ast.HappenIn):
+        return True
+    if isinstance(e, ast.HappenBetween | ast.HappenAfter):
+        return isinstance(e.window, ast.Fixed)
+    return isinstance(getattr(e, "place", None), ast.Region)
+
+
+def _body(e: Any) -> ast.Expression:
+    return e.body
+
+
+def _middle(op: Any, ports: list[int]) -> int | None:
+    """The operand that is worth nothing without an opener before it."""
+    if len(ports) != 3 or not isinstance(op, ast.Temporal):
+        return None
+    return ports[2] if isinstance(op, ast.HappenBetween) else ports[1]
+
+
+def _flat(tree: Any) -> list[tuple[Any, list[Any]]]:
+    if isinstance(tree, int):
+        return []
+    return [tree, *(entry for o in tree[1] for entry in _flat(o))]
+
+
+def naive(
+    pattern: ast.Pattern,
+    history: list[Event],
+    mode: str,
+    until: int,
+    longest: int | None = None,
+    tolerance: float = 1.0,
+) -> list[Found]:
+    """All detections of a pattern in a history, in order."""
+    interpreter = Naive(pattern, mode, longest, tolerance)
+    interpreter.arrival_time = {}
+    return interpreter.run(history, until)
+
+
+def located(event: Event) -> bool:
+    """Whether an event lies at a point."""
+    return isinstance(event.location, Point)

@@ -1,0 +1,98 @@
+"""Every operator against the naive interpreter, alone and nested, in every mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from nearcast.cpsl import ast
+from nearcast.cpsl.composite import MODES, Composite
+from nearcast.errors import PatternError
+from nearcast.model.events import Event
+from tests import cpsl_cases as cases
+from tests.cpsl_naive import naive
+
+UNTIL = 60
+_relaxed = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+
+
+def agree(pattern: ast.Pattern, history: list[Event], mode: Any, longest: int | None) -> int:
+    try:
+        composite = Composite(id="c", text=pattern, consume=mode)
+    except PatternError:
+        assume(False)
+    options = {} if longest is None else {"longest": longest / 1_000_000}
+    found = cases.detected(composite, history, UNTIL, **options)
+    assert found == naive(composite.pattern, history, mode, UNTIL, longest)
+    return len(found)
+
+
+def _alone() -> dict[str, ast.Expression]:
+    a, b, c = cases.kind(1), cases.kind(2), cases.kind(3)
+    region, spot = cases.REGION, cases.SPOT
+    return {
+        "!(T;t)A": ast.Negation(ast.Fixed(3, 4), a),
+        "!(A;t)B": ast.Negation(ast.Following(a, 3), b),
+        "!(A;B)C": ast.Negation(ast.Enclosed(a, b), c),
+        "=|(T;t)A": ast.HappenBetween(ast.Fixed(2, 5), a),
+        "=|(A;t)B": ast.HappenBetween(ast.Following(a, 4), b),
+        "=|(A;B)C": ast.HappenBetween(ast.Enclosed(a, b), c),
+        "|=(T;t)A": ast.HappenAfter(ast.Fixed(2, 2), a),
+        "|=(A;t)B": ast.HappenAfter(ast.Following(a, 2), b),
+        "|=(A;B)C": ast.HappenAfter(ast.Enclosed(a, b), c),
+        "|(A)B": ast.Concurrent(a, b),
+        "@(R)A": ast.HappenIn(region, a),
+        "IN(A)B": ast.Inside(a, b),
+        "OVLP(R)A": ast.Overlap(region, a),
+        "OVLP(A)B": ast.Overlap(a, b),
+        "SPL(R)A": ast.SamePlace(region, a),
+        "SPL(A)B": ast.SamePlace(a, b),
+        "DIST(R;<;l)A": ast.Distance(spot, "<", 1.7, a),
+        "DIST(R;=;l)A": ast.Distance(region, "=", 1.7, a),
+        "DIST(R;>;l)A": ast.Distance(region, ">", 0.5, a),
+        "DIST(A;<;l)B": ast.Distance(a, "<", 1.7, b),
+        "DIST(A;=;l)B": ast.Distance(a, "=", 1.7, b),
+        "DIST(A;>;l)B": ast.Distance(a, ">", 1.7, b),
+        "A && B": ast.And((a, b)),
+        "A || B": ast.Or((a, b)),
+        "Q(n)A": ast.Count(2, a),
+        "P(t)A": ast.Period(4, a),
+        "S(n;t;k)A": ast.Sliding(2, 3, 2, a),
+    }
+
+
+@pytest.mark.parametrize("form", _alone())
+@settings(_relaxed, max_examples=15)
+@given(history=cases.histories(), mode=st.sampled_from(MODES), longest=st.sampled_from([None, 2]))
+def test_an_operator_alone(form: str, history: list[Event], mode: Any, longest: int | None) -> None:
+    agree(ast.Pattern(_alone()[form]), history, mode, longest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(pattern=cases.patterns(), history=cases.histories(), longest=st.sampled_from([None, 2]))
+def test_operators_over_operators(
+    mode: Any, pattern: ast.Pattern, history: list[Event], longest: int | None
+) -> None:
+    agree(pattern, history, mode, longest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed, max_examples=20)
+@given(pattern=cases.patterns(3), history=cases.histories(size=16))
+def test_three_levels(mode: Any, pattern: ast.Pattern, history: list[Event]) -> None:
+    agree(pattern, history, mode, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(pattern=cases.variable_patterns(), history=cases.histories())
+def test_variables(mode: Any, pattern: ast.Pattern, history: list[Event]) -> None:
+    agree(pattern, history, mode, 2)
