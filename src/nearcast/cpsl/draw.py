@@ -43,7 +43,8 @@ class _Box:
     @property
     def width(self) -> float:
         longest = max(map(len, [*self.lines, " ".join(self.names)]))
-        return longest * _CHARACTER + 2 * _PADDING
+        roles = sum(len(role) + 1 for _, role in self.operands)  # below it, side by side
+        return max(longest, roles) * _CHARACTER + 2 * _PADDING
 
     @property
     def height(self) -> float:
@@ -108,6 +109,8 @@ def _roles(expression: ast.Expression) -> tuple[str, ...]:
     match expression:
         case ast.And(parts=parts) | ast.Or(parts=parts):
             return ("",) * len(parts)
+        case ast.Concurrent():
+            return ("", "")
         case ast.Negation(window=window):
             return (*("after", "before")[: len(ast.parts_of(window))], "none of")
         case ast.HappenAfter(window=window):
