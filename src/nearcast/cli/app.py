@@ -16,6 +16,7 @@ from nearcast.cli.bench import bench
 from nearcast.cli.cpsl import cpsl
 from nearcast.cli.demo import demo
 from nearcast.cli.doctor import doctor
+from nearcast.cli.pipeline import pipeline
 from nearcast.errors import NearcastError
 
 __all__ = ["app", "main"]
@@ -72,6 +73,7 @@ app.command()(demo)
 app.command()(bench)
 app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
+app.command()(pipeline)
 
 
 def main() -> None:

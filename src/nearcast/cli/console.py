@@ -11,9 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
-__all__ = ["Advance", "counting", "result_console", "watching"]
+__all__ = ["Advance", "counting", "result_console", "spark_progress", "watching"]
 
 Advance = Callable[[int], None]
 
@@ -55,3 +62,36 @@ def counting(label: str, total: int, *, quiet: bool = False) -> Iterator[Advance
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=total)
         yield lambda amount: progress.advance(task, amount)
+
+
+@contextmanager
+def spark_progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for the tasks of Spark's running jobs; without a terminal, one line a stage."""
+    console = _progress_console(quiet=quiet)
+    if quiet or not console.is_terminal:
+        said: list[str] = []
+
+        def line(stage: str, done: int, total: int) -> None:  # noqa: ARG001
+            if not said or said[-1] != stage:
+                said.append(stage)
+                console.print(f"{stage} …", markup=False, soft_wrap=True)
+
+        yield line
+        return
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def bar(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                for old in tasks.values():
+                    progress.update(old, visible=False)
+                tasks[stage] = progress.add_task(stage, total=max(total, 1))
+            progress.update(tasks[stage], completed=done, total=max(total, 1))
+
+        yield bar
