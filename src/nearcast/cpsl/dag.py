@@ -59,6 +59,7 @@ class Graph:
         self.nodes: dict[int, Node] = {}
         self._by_key: dict[object, Node] = {}
         self._constraints: dict[object, Constraints] = {}
+        self._known: dict[object, object] = {}
         self._waiting_start: list[Node] = []
         self._unmatched: list[Primitive] = []  # primitives the matcher has not been told of
         self._serial = 0
@@ -138,7 +139,7 @@ class Graph:
     def add(self, plan: Plan, mode: str, epoch: int) -> Node:
         """The node of a plan, made if there is none; it counts one use more."""
         inputs = tuple(self.add(given.plan, mode, epoch) for given in plan.inputs)
-        names = tuple(given.name for given in plan.inputs)
+        names = self._interned(tuple(given.name for given in plan.inputs))
         key = self._key(plan, mode, epoch, inputs, names)
         node = self._by_key.get(key)
         if node is None:
@@ -160,10 +161,18 @@ class Graph:
     ) -> object:
         if plan.kind == "primitive":
             return plan.params[0]
-        below = tuple(node.order for node in inputs)
+        params = self._interned(plan.params) if plan.kind == "joint" else plan.params
+        below = (node.order for node in inputs)
         if plan.kind in _PASSING:
-            return plan.kind, plan.params, below, names
-        return plan.kind, plan.params, below, names, mode, epoch
+            return plan.kind, params, names, *below
+        return plan.kind, params, names, mode, epoch, *below
+
+    def _interned(self, value: Any) -> Any:
+        """An equal value that is kept already: thousands of composites differ in little."""
+        if len(self._known) > 1000 + 2 * len(self.nodes):  # composites came and went
+            self._known.clear()
+            self._constraints.clear()
+        return self._known.setdefault(value, value)
 
     def _install(self, node: Node, key: object, plan: Plan, inputs: tuple[Node, ...]) -> None:
         self._orders += 1
@@ -214,7 +223,7 @@ class Graph:
 
     def _shared(self, plan: Plan) -> Constraints:
         bounds = tuple((given.plan.lag, given.plan.span) for given in plan.inputs)
-        key = (plan.params, bounds)
+        key = (self._interned(plan.params), bounds)
         found = self._constraints.get(key)
         if found is None:
             found = self._constraints[key] = Constraints(plan, self.relations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -276,7 +276,9 @@ class Detector:
             name = node.names[0]
             graph.emit(node, instance if name is None else instance.bound(name))
 
-    def _matched(self, events: list[Event]) -> list[list[tuple[Primitive, list[int] | None]] | None]:
+    def _matched(
+        self, events: list[Event]
+    ) -> list[list[tuple[Primitive, list[int] | None]] | None]:
         """For each event its primitives, each with the location tests over it that hold."""
         graph = self._graph
         out: list[list[tuple[Primitive, list[int] | None]] | None] = [None] * len(events)

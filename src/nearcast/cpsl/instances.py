@@ -7,6 +7,7 @@ and in space; the spatial hull is computed when somebody asks for it, and once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ Bindings: TypeAlias = Mapping[str, Any]
 Open: TypeAlias = tuple[Any, Any, str]
 
 _NO_BINDINGS: Bindings = {}
+_NO_WORDS: frozenset[str] = frozenset()
 
 
 class Instance:
@@ -53,7 +55,7 @@ class Instance:
         self.members = members
         self.bindings = bindings
         self.opens = opens
-        self._shape: Shape | None | bool = False
+        self._shape: Shape | bool | None = False
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.serial, self.start, self.end, self.event, self.members)
@@ -92,15 +94,17 @@ class Instance:
 
     def events(self) -> list[Event]:
         """The plain events this is made of, each once, in time order (then in order of arrival)."""
-        found: dict[int, tuple[Micros, Micros, Event]] = {}
-        waiting: list[Instance] = [self]
+        if self.event is not None:
+            return [self.event]
+        found: dict[tuple[Micros, Micros, int], Event] = {}
+        waiting: list[Instance] = list(self.members)
         while waiting:
             instance = waiting.pop()
             if instance.event is not None:
-                found[instance.serial] = (instance.end, instance.start, instance.event)
-            waiting.extend(instance.members)
-        ordered = sorted(found.items(), key=lambda item: (item[1][0], item[1][1], item[0]))
-        return [entry[2] for _, entry in ordered]
+                found[instance.end, instance.start, instance.serial] = instance.event
+            else:
+                waiting += instance.members
+        return [found[key] for key in sorted(found)]
 
 
 def compose(
@@ -125,6 +129,10 @@ def merged(instances: Sequence[Instance]) -> tuple[Bindings, tuple[Open, ...]] |
     Two instances that are one occurrence agree only through a common variable: an event is
     not its own partner.
     """
+    if len(instances) == 2:
+        first, second = instances
+        if not (first.bindings or second.bindings or first.opens or second.opens):
+            return None if first.serial == second.serial else (_NO_BINDINGS, ())
     bindings: dict[str, Any] = {}
     opens: list[Open] = []
     for at, instance in enumerate(instances):
@@ -184,11 +192,11 @@ class CompositeEvent(Event):
     """A detection: an event with the composite it comes from and the events it is made of.
 
     `parts` are their ids in time order. `attributes` are the values of the composite's `&`
-    variables, `location` is the hull of the parts' places: a segment, which no location can
-    be, is given as its bounding box.
+    variables, `location` is the hull of the parts' places, computed when first asked for: a
+    segment, which no location can be, is given as its bounding box.
     """
 
-    __slots__ = ("composite_id", "parts")
+    __slots__ = ("_place", "composite_id", "parts")
     composite_id: str
     parts: tuple[str, ...]
 
@@ -197,25 +205,41 @@ class CompositeEvent(Event):
         id: str,
         composite_id: str,
         parts: Iterable[str],
-        attributes: Mapping[str, Value | None] = {},  # noqa: B006 (never changed)
+        attributes: Mapping[str, Value | None] = MappingProxyType({}),
         location: Location | None = None,
         start: Micros | None = None,
         end: Micros | None = None,
     ) -> None:
-        Event.__init__(self, id, attributes, (), location, start, end)
-        object.__setattr__(self, "composite_id", composite_id)
-        object.__setattr__(self, "parts", tuple(parts))
+        # What a detector makes needs no second look: `Event.__init__` would double the cost.
+        put = object.__setattr__
+        put(self, "id", id)
+        put(self, "composite_id", composite_id)
+        put(self, "parts", tuple(parts))
+        put(self, "attributes", attributes)
+        put(self, "keywords", _NO_WORDS)
+        put(self, "_place", location)
+        put(self, "start", start)
+        put(self, "end", end)
+        put(self, "expires", None)
+
+    @property
+    def location(self) -> Location | None:  # type: ignore[override]  # read-only there, too
+        """The hull of the parts' places."""
+        place = self._place
+        if isinstance(place, Instance):
+            place = location_of(place.shape)
+            object.__setattr__(self, "_place", place)
+        found: Location | None = place
+        return found
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CompositeEvent)
-            and (self.id, self.composite_id, self.parts, self.attributes)
-            == (other.id, other.composite_id, other.parts, other.attributes)
-            and (self.location, self.start, self.end) == (other.location, other.start, other.end)
-        )
+        return isinstance(other, CompositeEvent) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
         return hash((CompositeEvent, self.id))
+
+    def __repr__(self) -> str:
+        return f"CompositeEvent(id={self.id!r}, parts={self.parts!r}, end={self.end!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
         place = (dict(self.attributes), self.location, self.start, self.end)
@@ -244,16 +268,15 @@ def location_of(shape: Shape | None) -> Location | None:
 
 def detection(composite_id: str, number: int, instance: Instance) -> CompositeEvent:
     """An instance as the composite event that people see."""
-    events = instance.events()
-    values = {
-        name[1:]: value[1] for name, value in instance.bindings.items() if name[0] == "&"
-    }
-    return CompositeEvent(
+    values = {name[1:]: value[1] for name, value in instance.bindings.items() if name[0] == "&"}
+    made = CompositeEvent(
         f"{composite_id}#{number}",
         composite_id,
-        [event.id for event in events],
-        values,
-        location_of(instance.shape),
+        [event.id for event in instance.events()],
+        MappingProxyType(values),
+        None,
         instance.start,
         instance.end,
     )
+    object.__setattr__(made, "_place", instance)
+    return made

@@ -48,15 +48,20 @@ class Joint(Node):
             chosen[port] = instance
             if not check(chosen):
                 return
-        if self.queues is None:
-            self.queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
+        queues = self.queues
+        if queues is None:
+            queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
+            self.queues = queues
+        if len(queues) == 2 and not queues[1 - port].items and self.mode != "recent":
+            self._keep(port, instance, run)  # nobody to meet: the most frequent case by far
+            return
         found = self._combinations(port, instance)
         if found:
             self._use(found, run)
             if self.mode != "recent":
                 return
         if self.mode == "recent":
-            for arrival in list(self.queues[port].items):
+            for arrival in list(queues[port].items):
                 self._drop(port, arrival, run)
         self._keep(port, instance, run)
 
@@ -115,9 +120,13 @@ class Joint(Node):
             (other,) = order
             for entry in candidates[other]:
                 chosen[other] = entry[1]
-                if all(check(chosen) for check in levels[0]) and merged(chosen) is not None:
-                    entries[other] = entry
-                    yield list(entries)
+                for check in levels[0]:
+                    if not check(chosen):
+                        break
+                else:
+                    if merged(chosen) is not None:
+                        entries[other] = entry
+                        yield list(entries)
             return
         yield from self._deepen(0, order, levels, candidates, entries, chosen)
 

@@ -274,9 +274,7 @@ def _add(queue: Queue, instance: Instance, run: Run) -> int:
     return token
 
 
-def _keep(
-    queue: Queue, instance: Instance, until: Micros, node: Node, port: int, run: Run
-) -> None:
+def _keep(queue: Queue, instance: Instance, until: Micros, node: Node, port: int, run: Run) -> None:
     run.forget(until, node, port, _add(queue, instance, run))
 
 
