@@ -13,6 +13,7 @@ import typer
 from nearcast.errors import DatasetError, NearcastError, PatternError, ValidationError
 
 if TYPE_CHECKING:
+    from nearcast.cpsl.composite import Composite
     from nearcast.cpsl.instances import CompositeEvent
     from nearcast.model.events import Event
     from nearcast.model.geometry import Space
@@ -124,37 +125,59 @@ def run(
     elif moment is not None:
         found += detector.advance(moment)
     for detection in found:
-        _show(detection, composite, history, trace, json_)
+        if json_:
+            _show_json(detection)
+            continue
+        _show(detection)
+        if trace:
+            _show_trace(detection, composite, history, detector.space)
     if not json_:
         count = f"{len(found)} detection{'s' * (len(found) != 1)}"
         print(f"{count} in {len(history)} events", file=sys.stderr)
 
 
-def _show(
-    detection: CompositeEvent, composite: Any, history: list[Event], trace: bool, as_json: bool
+@cpsl.command()
+def syntax(
+    into: Annotated[
+        Path | None, typer.Option("--into", help="Write it into this page, between its marks.")
+    ] = None,
 ) -> None:
+    """Show the grammar, as docs/cpsl.md has it."""
+    from nearcast.cpsl.syntax import replaced
+    from nearcast.cpsl.syntax import syntax as described
+
+    if into is None:
+        sys.stdout.write(described())
+    else:
+        into.write_text(replaced(_read(into)), encoding="utf-8")
+
+
+def _show_json(detection: CompositeEvent) -> None:
+    from nearcast.model.codec import event_to_json
+
+    told = {"composite": detection.composite_id, "parts": list(detection.parts)}
+    print(json.dumps(told | {"event": event_to_json(detection)}))
+
+
+def _show(detection: CompositeEvent) -> None:
     from nearcast.clock import format_micros
 
-    if as_json:
-        from nearcast.model.codec import event_to_json
-
-        told = event_to_json(detection)
-        print(
-            json.dumps({"composite": composite.id, "parts": list(detection.parts), "event": told})
-        )
-        return
     assert detection.start is not None
     assert detection.end is not None
     when = f"{format_micros(detection.start)} … {format_micros(detection.end)}"
     bound = "".join(f" {name}={value!r}" for name, value in detection.attributes.items())
     print(f"{detection.id}  {when}  {' '.join(detection.parts) or '(no events)'}{bound}")
-    if trace:
-        from nearcast.cpsl.trace import trace as traced
 
-        known = {event.id: event for event in history}
-        parts = [known[part] for part in detection.parts]
-        for line in traced(composite.pattern, parts, detection):
-            print(f"    {line}")
+
+def _show_trace(
+    detection: CompositeEvent, composite: Composite, history: list[Event], space: Space
+) -> None:
+    from nearcast.cpsl.trace import trace
+
+    known = {event.id: event for event in history}
+    parts = [known[part] for part in detection.parts]
+    for line in trace(composite.pattern, parts, detection, space):
+        print(f"    {line}")
 
 
 # --- files --------------------------------------------------------------------------------------

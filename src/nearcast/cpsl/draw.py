@@ -6,6 +6,7 @@ top. An arrow goes from an operand up to its operator and says which operand it 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
@@ -58,7 +59,7 @@ def draw(pattern: ast.Pattern) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
-        f"<title>{escape(str(pattern))}</title>",
+        f"<title>{_escaped(str(pattern))}</title>",
         f"<style>{_STYLE}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>',
@@ -205,9 +206,14 @@ def _shown(box: _Box, *, root: bool) -> str:
         y = box.y + _PADDING + _LINE * (number + 0.75)
         lines.append(
             f'<text{style} xml:space="preserve" x="{box.x + _PADDING:.1f}" y="{y:.1f}">'
-            f"{escape(line)}</text>"
+            f"{_escaped(line)}</text>"
         )
     return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Text for XML, which has no control characters."""
+    return escape(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "\ufffd", text))
 
 
 def _edge(below: _Box, above: _Box, role: str, number: int) -> str:
