@@ -96,7 +96,8 @@ class MatchReport(NamedTuple):
         """The report of the counters that a match filled in."""
         made = counters[5:]
         choice = CHOICES[int(made.argmax())] if made.any() else ""
-        return cls(*(int(number) for number in counters[:5]), choice)
+        nodes, candidates, matches, estimated, actual = (int(c) for c in counters[:5])
+        return cls(nodes, candidates, matches, estimated, actual, choice)
 
 
 #: What a cost model can choose, in the order of their counters.

@@ -12,23 +12,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
+from nearcast.errors import ValidationError
+from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Pairs, Rows
 from nearcast.index.columns import grown
 from nearcast.index.tokens import Order, Spelling, TokenOrder
 from nearcast.kernels import tokens as kernels
 from nearcast.kernels.tokens import Entries
 
-__all__ = ["Boxes", "Layer", "Layered"]
+__all__ = ["Boxes", "Layer", "LayerOptions", "Layered"]
 
 Boxes: TypeAlias = npt.NDArray[np.float64]
 
-#: Rows that are compared one by one before they become a layer.
-_FEW = 256
+
+class LayerOptions(TypedDict, total=False):
+    """Options that every layered index takes."""
+
+    order: Order
+    spelling: Spelling | None
+    few: int
 
 
 @dataclass(slots=True)
@@ -53,14 +59,23 @@ class Layer:
 class Layered(ABC):
     """The shell of a token-set index: everything of the contract but one structure.
 
-    `order` is the order of words (`nearcast.index.tokens`). Adding costs O(log n) builds a
+    `order` is the order of words (`nearcast.index.tokens`), `few` how many rows are compared
+    one by one before they become a layer. Adding costs O(log n) builds a
     row, amortised; removing O(1), amortised over rebuilds.
     """
 
     def __init__(
-        self, clauses: ClauseStore, order: Order = "idf", spelling: Spelling | None = None
+        self,
+        clauses: ClauseStore,
+        events: EventStore,  # noqa: ARG002  # every index is made with both stores
+        order: Order = "idf",
+        spelling: Spelling | None = None,
+        few: int = 256,
     ) -> None:
+        if not isinstance(few, int) or few < 0:
+            raise ValidationError("few", few, "give a whole number of rows, 0 or more")
         self._clauses = clauses
+        self._few = few
         self._order = TokenOrder(order, spelling)
         self._layers: dict[int, Layer] = {}
         self._serial = 0
@@ -80,10 +95,11 @@ class Layered(ABC):
     def _match(self, layer: Layer, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:
         """(events, rows) of one layer, sorted by event."""
 
-    def _arrays(self, layer: Layer) -> tuple[npt.NDArray[np.generic], ...]:
+    def _arrays(self, layer: Layer) -> tuple[npt.NDArray[Any], ...]:
         """The arrays of a layer's structure."""
         return tuple(layer.structure)
 
+    @abstractmethod
     def _check(self, layer: Layer) -> None:
         """Raise AssertionError where a structure contradicts its entries."""
 
@@ -95,7 +111,7 @@ class Layered(ABC):
             return
         self._reserve(int(rows.max()) + 1)
         fresh = np.concatenate([self._fresh, rows])
-        if fresh.size <= _FEW:
+        if fresh.size <= self._few:
             self._keep_fresh(fresh)
         else:
             self._settle(fresh)
@@ -163,7 +179,7 @@ class Layered(ABC):
             if layer.dead * 4 > layer.size:
                 del self._layers[serial]
                 left = np.concatenate([layer.live(), self._fresh])
-                if left.size <= _FEW:
+                if left.size <= self._few:
                     self._keep_fresh(left)
                 else:
                     self._settle(left)
@@ -200,11 +216,10 @@ class Layered(ABC):
 
     def memory_bytes(self) -> int:
         """Entries, structures, and the maps from rows."""
-        held = sum(
-            int(array.nbytes)
-            for layer in self._layers.values()
-            for array in (*layer.entries, *self._arrays(layer))
-        )
+        held = 0
+        for layer in self._layers.values():
+            arrays: tuple[npt.NDArray[Any], ...] = (*layer.entries, *self._arrays(layer))
+            held += sum(int(array.nbytes) for array in arrays)
         maps = (self._fresh, self._layer_of, self._at)
         return held + self._order.memory_bytes() + sum(int(array.nbytes) for array in maps)
 
@@ -213,7 +228,7 @@ class Layered(ABC):
         found = [self._fresh, *(layer.live() for layer in self._layers.values())]
         rows = np.sort(np.concatenate(found))
         assert np.array_equal(rows, self._clauses.live_rows())
-        assert self._fresh.size <= _FEW
+        assert self._fresh.size <= self._few
         assert bool((self._layer_of[self._fresh] == 0).all())
         for serial, layer in self._layers.items():
             self._check_layer(serial, layer)
@@ -221,9 +236,7 @@ class Layered(ABC):
 
     def _check_layer(self, serial: int, layer: Layer) -> None:
         e = layer.entries
-        runs = [
-            tuple(e.token[e.start[i] : e.start[i + 1]].tolist()) for i in range(e.row.size)
-        ]
+        runs = [tuple(e.token[e.start[i] : e.start[i + 1]].tolist()) for i in range(e.row.size)]
         assert runs == sorted(runs), "entries are out of token-set order"
         live = np.flatnonzero(e.row >= 0)
         assert live.size == layer.size - layer.dead

@@ -106,4 +106,6 @@ class TokenOrder:
 
     def memory_bytes(self) -> int:
         """Bytes of the ranks, names roughly."""
-        return int(self.rank.nbytes + self.share.nbytes) + sum(100 + len(name) for name in self._names)
+        return int(self.rank.nbytes + self.share.nbytes) + sum(
+            100 + len(name) for name in self._names
+        )

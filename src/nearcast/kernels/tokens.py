@@ -352,9 +352,9 @@ def scan_rows(c, rows, batch, boxes, counters):
         x0, y0, x1, y1 = boxes[at, 0], boxes[at, 1], boxes[at, 2], boxes[at, 3]
         for row in rows:
             k = np.int64(c_start[row])
-            if c_count[row] >= 2 and attr[k] == 0:
-                if low[k] > x1 or high[k] < x0 or low[k + 1] > y1 or high[k + 1] < y0:
-                    continue
+            placed = c_count[row] >= 2 and attr[k] == 0
+            if placed and (low[k] > x1 or high[k] < x0 or low[k + 1] > y1 or high[k + 1] < y0):
+                continue
             e = extra[row]
             if e >= 0:
                 s0 = np.int64(word_start[e])
@@ -362,7 +362,16 @@ def scan_rows(c, rows, batch, boxes, counters):
                 if not contains_sorted(word, w_start[at], w_start[at + 1], wanted, s0, s1):
                     continue
             if not rest_holds(
-                c_start, c_count, attr, low, high, row, b_attr, b_value, b_start[at], b_start[at + 1]
+                c_start,
+                c_count,
+                attr,
+                low,
+                high,
+                row,
+                b_attr,
+                b_value,
+                b_start[at],
+                b_start[at + 1],
             ):
                 continue
             if n == found.size:

@@ -20,7 +20,15 @@ from nearcast.errors import (
     ValidationError,
 )
 from nearcast.index import registry
-from nearcast.index.base import ClauseStore, EventBatch, MatchReport, Pairs, Rows, new_counters
+from nearcast.index.base import (
+    ClauseStore,
+    Counters,
+    EventBatch,
+    MatchReport,
+    Pairs,
+    Rows,
+    new_counters,
+)
 from nearcast.jit import parallel_threads
 from nearcast.kernels import verify
 from nearcast.matcher import bulk
@@ -34,7 +42,7 @@ from nearcast.matcher.encode import (
 from nearcast.matcher.explain import Explanation, explain
 from nearcast.matcher.live import Live, Standing
 from nearcast.matcher.lock import ReadWriteLock
-from nearcast.matcher.places import search_boxes, shape_floats
+from nearcast.matcher.places import index_boxes, search_boxes, shape_floats
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
@@ -298,7 +306,7 @@ class Matcher:
             rows = self.index.match_event(batch, 0, counters)
             nows = np.array([NEVER if moment is None else moment], np.int64)
             pairs = self._verified((np.zeros(rows.size, np.int32), rows), batch, nows, [event])
-            pairs = self._with_extended(pairs, encoded, event, int(nows[0]))
+            pairs = self._with_extended(pairs, encoded, event, int(nows[0]), counters)
             slots = self._owners(pairs)[1]
             slots.sort()  # ids mostly come in order of arrival: then sorting them is quick
             ids = self._standing.ids.ids_of(slots)
@@ -336,7 +344,7 @@ class Matcher:
             nows = draft.ends if moment is None else np.full(draft.size, moment, np.int64)
             pairs = self._parallel(draft.batch, nows, draft.view)
             for at, event, encoded in draft.extended:
-                found = self._extended_rows(encoded, event, int(nows[at]))
+                found = self._extended_rows(encoded, event, int(nows[at]), new_counters())
                 pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
             event_numbers, slots = self._owners(pairs)
             known = self._standing.ids
@@ -400,15 +408,22 @@ class Matcher:
             return None
         return Place(shape_floats(event.location), self.space == "globe")
 
-    def _with_extended(self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int) -> Pairs:
+    def _with_extended(
+        self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int, counters: Counters
+    ) -> Pairs:
         if not isinstance(event.location, Box | Polygon):
             return pairs
-        found = self._extended_rows(encoded, event, now)
+        found = self._extended_rows(encoded, event, now, counters)
         return _joined(pairs, (np.zeros(found.size, np.int32), found))
 
-    def _extended_rows(self, encoded: EncodedEvent, event: Event, now: int) -> Rows:
+    def _extended_rows(
+        self, encoded: EncodedEvent, event: Event, now: int, counters: Counters
+    ) -> Rows:
         """Rows with a region that an event with an extended location satisfies."""
         assert isinstance(event.location, Box | Polygon)
+        capabilities = self.entry.subscriptions
+        if capabilities is not None and capabilities.boxes and capabilities.words:
+            return self._boxed_rows(encoded, event, now, counters)
         standing, table = self._standing, self._standing.store.table
         place = self._place(event)
         assert place is not None
@@ -429,6 +444,42 @@ class Matcher:
             ):
                 found.append(row)
         return np.array(found, np.int32)
+
+    def _boxed_rows(
+        self, encoded: EncodedEvent, event: Event, now: int, counters: Counters
+    ) -> Rows:
+        """The same by an index that knows boxes: what is left are shapes and residuals."""
+        location = event.location
+        assert isinstance(location, Box | Polygon)
+        standing, store = self._standing, self._standing.store
+        batch = batch_of((encoded,), len(self.schema.columns))
+        wide = search_boxes(location, self.space) if store.has_shapes else []
+        own = index_boxes(location, self.space)
+        counters[3:] = 0  # a cost model's numbers are to be those of the box
+        parts = [
+            self.index.match_boxes(batch, np.array([box]), counters)[1]
+            for box in dict.fromkeys(own + wide)
+        ]
+        rows = np.unique(np.concatenate(parts))
+        rows = rows[standing.expires[store.table.owner[rows]] > now]
+        rows, boxes = store.placed(rows)
+        plain = store.plain(rows) if isinstance(location, Box) else np.zeros(rows.size, bool)
+        meets = np.zeros(rows.size, bool)
+        for xmin, ymin, xmax, ymax in own:
+            meets |= (
+                (boxes[:, 0] <= xmax)
+                & (boxes[:, 2] >= xmin)
+                & ((boxes[:, 1] <= ymax) & (boxes[:, 3] >= ymin))
+            )
+        place = self._place(event)
+        assert place is not None
+        for i in np.flatnonzero(~plain).tolist():
+            row, box = int(rows[i]), tuple(boxes[i].tolist())
+            meets[i] = self._regions_meet(row, box, place) and residuals_hold(
+                store.residuals.get(row, ()), event, place
+            )
+        found: Rows = rows[meets]
+        return found
 
     def _regions_meet(self, row: int, box: tuple[float, float, float, float], place: Place) -> bool:
         """Whether a place meets every region of a row; the box is the region if it has no shape."""

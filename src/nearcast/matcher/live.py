@@ -121,13 +121,7 @@ class Standing:
 
     def _boxes(self) -> tuple[I4, npt.NDArray[np.float64]]:
         """Rows with a region, and their boxes."""
-        rows = self.store.live_rows()
-        t = self.store.table
-        rows = rows[t.count[rows] >= 2]
-        rows = rows[t.attr[t.start[rows]] == X]
-        at = t.start[rows].astype(np.int64)
-        corners = (t.low[at], t.low[at + 1], t.high[at], t.high[at + 1])
-        return rows, np.stack(corners, axis=1)
+        return self.store.placed(self.store.live_rows())
 
     def memory(self) -> dict[str, int]:
         """Bytes by part."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from nearcast.clock import Micros, Time, to_micros
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Box, Location, Point, Polygon
+from nearcast.model.text import Tokeniser, words_of
 from nearcast.model.words import normalise_words
 
 __all__ = ["Event", "Value"]
@@ -23,7 +24,8 @@ class Event:
     """Something that happened or holds: attributes, words, a place, a time, an end of validity.
 
     `start`, `end` and `expires` are given as aware datetimes, RFC 3339 text or
-    microseconds, and kept as microseconds. An attribute that is None is missing.
+    microseconds, and kept as microseconds. An attribute that is None is missing. The words
+    of `text`, as `tokeniser` cuts it (`nearcast.model.text`), are added to the keywords.
 
     >>> Event(id="e1", attributes={"price": 3200}, location=Point(121.44, 36.16)).location.lon
     121.44
@@ -46,6 +48,9 @@ class Event:
         start: Time | None = None,
         end: Time | None = None,
         expires: Time | None = None,
+        *,
+        text: str | None = None,
+        tokeniser: Tokeniser | None = None,
     ) -> None:
         check_id(id, "id")
         if location is not None and not isinstance(location, Point | Box | Polygon):
@@ -55,7 +60,8 @@ class Event:
         put = object.__setattr__
         put(self, "id", id)
         put(self, "attributes", MappingProxyType(_attributes(attributes)))
-        put(self, "keywords", normalise_words(keywords))
+        words = normalise_words(keywords)
+        put(self, "keywords", words if text is None else words | words_of(text, tokeniser))
         put(self, "location", location)
         put(self, "start", None if start is None else to_micros(start, "start"))
         put(self, "end", None if end is None else to_micros(end, "end"))

@@ -8,19 +8,17 @@ chooses (LFilter §5); `MatchReport` tells what it expected, what it was, and th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-import numpy as np
 import numpy.typing as npt
 
 from nearcast.index import mbr_trie, pt_quadtree
 from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Pairs
-from nearcast.index.layers import Boxes, Layer, Layered
+from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.lfilter import kernels
 from nearcast.index.mbr_trie.kernels import Trie
 from nearcast.index.pt_quadtree import Storage, division
 from nearcast.index.pt_quadtree.kernels import Cells
-from nearcast.index.tokens import Order, Spelling
 from nearcast.kernels.tokens import Entries
 
 __all__ = ["LFilter"]
@@ -49,20 +47,19 @@ class LFilter(Layered):
         least_area: float = 0.0,
         most_copies: float = 2.2,
         storage: Storage = "leaves",
-        order: Order = "idf",
-        spelling: Spelling | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         mbr_trie.check_bucket(bucket)
         self._bucket = bucket
         self._division = division(leaf, least_area, most_copies, storage)
-        super().__init__(clauses, order, spelling)
+        super().__init__(clauses, events, **options)
 
     def _build(self, entries: Entries) -> Both:
         return Both(
             mbr_trie.built(entries, self._bucket), pt_quadtree.built(entries, self._division)
         )
 
-    def _arrays(self, layer: Layer) -> tuple[npt.NDArray[np.generic], ...]:
+    def _arrays(self, layer: Layer) -> tuple[npt.NDArray[Any], ...]:
         return (*layer.structure.trie, *layer.structure.cells)
 
     def _match(self, layer: Layer, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:

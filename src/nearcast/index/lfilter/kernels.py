@@ -23,7 +23,7 @@ from nearcast.index.pt_quadtree.kernels import (
     SCAN,
     VISIT,
     candidate_lists,
-    scan_list,
+    scan_lists,
 )
 from nearcast.jit import kernel
 from nearcast.kernels.rows import grow
@@ -118,108 +118,124 @@ def trie_cost(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share):
 
 
 @kernel
-def prune_list(
-    cell, starts, item, list_node, nodes, index, m,
+def long_lists_first(lists, n, starts, m):
+    """Move the lists to the front that are cheaper to search than to read; how many."""
+    front = 0
+    for k in range(n):
+        size = starts[lists[k] + 1] - starts[lists[k]]
+        if m * steps_of(size) * STEP < size * SCAN:
+            lists[front], lists[k] = lists[k], lists[front]
+            front += 1
+    return front
+
+
+@kernel
+def prune_lists(
+    cell, starts, item, lists, n_lists, nodes, index, m,
     t_token, t_lo, t_end, t_hi, t_first,
     row, box, start, token, more,
     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
     tokens, n_tokens, keys, where, mask, x0, y0, x1, y1, stack, out, n, work,
 ):  # fmt: skip
-    """HybridPrune over one list: only items below trie nodes that the message reaches.
+    """HybridPrune over lists[:n_lists]: only items below trie nodes that the message reaches.
 
     `nodes` are the root's children; below them, whatever is cheaper at each node: compare
     what is left of the list, or ask the trie on. Returns (out, n, stack).
     """
-    left, bottom = cell[list_node, 0], cell[list_node, 1]
-    right, upper = cell[list_node, 2], cell[list_node, 3]
-    last = starts[list_node + 1]
-    position = starts[list_node]
-    steps = steps_of(last - position)
     visits, looked, cost = 0, 0, 0.0
-    for first in range(m):
-        c = nodes[first]
-        cost += steps * STEP
-        position = first_not_below(item, position, last, t_lo[c])
-        if position == last:
-            break
-        if item[position] >= t_hi[c]:
-            continue
-        stop = first_not_below(item, position, last, t_hi[c])
-        top = 1
-        stack[0, 0], stack[0, 1], stack[0, 2] = c, index[first], 1
-        stack[0, 3], stack[0, 4] = position, stop
-        position = stop
-        while top > 0:
-            top -= 1
-            node, j, depth = stack[top, 0], stack[top, 1], stack[top, 2]
-            s, e = stack[top, 3], stack[top, 4]
-            visits += 1
-            a, b = np.int64(t_first[node]), np.int64(t_first[node + 1])
-            end = t_end[node]
-            here = s
-            while here < e and item[here] < end:
-                here += 1
-            deeper = False
-            if a < b and here < e and n_tokens > j:
-                ask = (n_tokens - j) * (ASK_NODE + ASK_NODE_STEP * steps_of(b - a))
-                deeper = min(ask, (b - a) * ASK_MESSAGE) < (e - here) * CHECK
-            for k in range(s, here if deeper else e):
-                i = item[k]
-                if not (
-                    box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
-                ):
-                    continue
-                x, y = max(box[i, 0], x0), max(box[i, 1], y0)
-                if list_node != EVERYWHERE and (x < left or y < bottom or x >= right or y >= upper):
-                    continue
-                r = row[i]
-                if r < 0:
-                    continue
-                if k >= here and not all_in(token, start[i] + depth, start[i + 1], keys, mask):
-                    continue
-                if more[i] and not rest_holds(
-                    c_start, c_count, attr, low, high, r, b_attr, b_value, e0, e1
-                ):
-                    continue
-                if n == out.size:
-                    out = grow(out, n)
-                out[n] = r
-                n += 1
-            if not deeper:
-                looked += e - s
+    for number in range(n_lists):
+        list_node = lists[number]
+        left, bottom = cell[list_node, 0], cell[list_node, 1]
+        right, upper = cell[list_node, 2], cell[list_node, 3]
+        last = starts[list_node + 1]
+        position = starts[list_node]
+        steps = steps_of(last - position)
+        for first in range(m):
+            c = nodes[first]
+            cost += steps * STEP
+            position = first_not_below(item, position, last, t_lo[c])
+            if position == last:
+                break
+            if item[position] >= t_hi[c]:
                 continue
-            looked += here - s
-            while top + min(b - a, n_tokens - j) > stack.shape[0]:
-                larger = np.empty((2 * stack.shape[0], 5), np.int64)
-                larger[:top] = stack[:top]
-                stack = larger
-            if tokens_should_ask(n_tokens - j, b - a):
-                cost += (n_tokens - j) * ASK_NODE
-                for k in range(j, n_tokens):
-                    a = first_not_below(t_token, a, b, tokens[k])
-                    if a == b:
-                        break
-                    if t_token[a] == tokens[k]:
-                        here = first_not_below(item, here, e, t_lo[a])
-                        after = first_not_below(item, here, e, t_hi[a])
+            stop = first_not_below(item, position, last, t_hi[c])
+            top = 1
+            stack[0, 0], stack[0, 1], stack[0, 2] = c, index[first], 1
+            stack[0, 3], stack[0, 4] = position, stop
+            position = stop
+            while top > 0:
+                top -= 1
+                node, j, depth = stack[top, 0], stack[top, 1], stack[top, 2]
+                s, e = stack[top, 3], stack[top, 4]
+                visits += 1
+                a, b = np.int64(t_first[node]), np.int64(t_first[node + 1])
+                end = t_end[node]
+                here = s
+                while here < e and item[here] < end:
+                    here += 1
+                deeper = False
+                if a < b and here < e and n_tokens > j:
+                    ask = (n_tokens - j) * (ASK_NODE + ASK_NODE_STEP * steps_of(b - a))
+                    deeper = min(ask, (b - a) * ASK_MESSAGE) < (e - here) * CHECK
+                for k in range(s, here if deeper else e):
+                    i = item[k]
+                    if not (
+                        box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
+                    ):
+                        continue
+                    x, y = max(box[i, 0], x0), max(box[i, 1], y0)
+                    if list_node != EVERYWHERE and (
+                        x < left or y < bottom or x >= right or y >= upper
+                    ):
+                        continue
+                    r = row[i]
+                    if r < 0:
+                        continue
+                    if k >= here and not all_in(token, start[i] + depth, start[i + 1], keys, mask):
+                        continue
+                    if more[i] and not rest_holds(
+                        c_start, c_count, attr, low, high, r, b_attr, b_value, e0, e1
+                    ):
+                        continue
+                    if n == out.size:
+                        out = grow(out, n)
+                    out[n] = r
+                    n += 1
+                if not deeper:
+                    looked += e - s
+                    continue
+                looked += here - s
+                while top + min(b - a, n_tokens - j) > stack.shape[0]:
+                    larger = np.empty((2 * stack.shape[0], 5), np.int64)
+                    larger[:top] = stack[:top]
+                    stack = larger
+                if tokens_should_ask(n_tokens - j, b - a):
+                    cost += (n_tokens - j) * ASK_NODE
+                    for k in range(j, n_tokens):
+                        a = first_not_below(t_token, a, b, tokens[k])
+                        if a == b:
+                            break
+                        if t_token[a] == tokens[k]:
+                            here = first_not_below(item, here, e, t_lo[a])
+                            after = first_not_below(item, here, e, t_hi[a])
+                            if after > here:
+                                stack[top, 0], stack[top, 1], stack[top, 2] = a, k + 1, depth + 1
+                                stack[top, 3], stack[top, 4] = here, after
+                                top += 1
+                            here = after
+                else:
+                    cost += (b - a) * ASK_MESSAGE
+                    for child in range(a, b):
+                        slot = lookup(keys, mask, t_token[child])
+                        if slot < 0:
+                            continue
+                        here = first_not_below(item, here, e, t_lo[child])
+                        after = first_not_below(item, here, e, t_hi[child])
                         if after > here:
-                            stack[top, 0], stack[top, 1], stack[top, 2] = a, k + 1, depth + 1
-                            stack[top, 3], stack[top, 4] = here, after
+                            stack[top, 0], stack[top, 1] = child, where[slot] + 1
+                            stack[top, 2], stack[top, 3], stack[top, 4] = depth + 1, here, after
                             top += 1
                         here = after
-            else:
-                cost += (b - a) * ASK_MESSAGE
-                for child in range(a, b):
-                    slot = lookup(keys, mask, t_token[child])
-                    if slot < 0:
-                        continue
-                    here = first_not_below(item, here, e, t_lo[child])
-                    after = first_not_below(item, here, e, t_hi[child])
-                    if after > here:
-                        stack[top, 0], stack[top, 1] = child, where[slot] + 1
-                        stack[top, 2], stack[top, 3], stack[top, 4] = depth + 1, here, after
-                        top += 1
-                    here = after
     work[0] += visits
     work[1] += looked
     work[2] += int(cost + visits * TRIE_VISIT + looked * CHECK)
@@ -279,7 +295,9 @@ def match(t, q, e, c, rank, shares, batch, boxes, counters):
             each = 1 + items / max(ahead, 1.0)
             by_pruning = asked + ahead * (VISIT + m * steps_of(each) * STEP)
             by_pruning += items * (reached / row.size) * CHECK
-            by_trie = asked + trie_cost(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share)
+            by_trie = asked + trie_cost(
+                t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share
+            )
             estimate += asked
             if by_pruning < estimate:
                 estimate = by_pruning
@@ -309,26 +327,25 @@ def match(t, q, e, c, rank, shares, batch, boxes, counters):
             )  # fmt: skip
             work[0] += visits
             work[2] += int(visits * VISIT)
-            for k in range(n_lists):
-                size = starts[lists[k] + 1] - starts[lists[k]]
-                if choice == BY_PRUNING and m * steps_of(size) * STEP < size * SCAN:
-                    found, n, list_stack = prune_list(
-                        cell, starts, item, lists[k], nodes, index, m,
-                        t_token, t_lo, t_end, t_hi, t_first,
-                        row, box, start, token, more,
-                        c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
-                        tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
-                        list_stack, found, n, work,
-                    )  # fmt: skip
-                else:
-                    found, n, looked = scan_list(
-                        cell, starts, item, head, lists[k],
-                        row, box, start, token, more,
-                        c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
-                        keys, mask, x0, y0, x1, y1, found, n,
-                    )  # fmt: skip
-                    work[1] += size
-                    work[2] += int(size * SCAN + looked * CHECK)
+            pruned = 0
+            if choice == BY_PRUNING:
+                pruned = long_lists_first(lists, n_lists, starts, m)
+            if pruned > 0:
+                found, n, list_stack = prune_lists(
+                    cell, starts, item, lists, pruned, nodes, index, m,
+                    t_token, t_lo, t_end, t_hi, t_first,
+                    row, box, start, token, more,
+                    c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+                    tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
+                    list_stack, found, n, work,
+                )  # fmt: skip
+            if pruned < n_lists:
+                found, n = scan_lists(
+                    cell, starts, item, head, lists, pruned, n_lists,
+                    row, box, start, token, more,
+                    c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
+                    keys, mask, x0, y0, x1, y1, found, n, work,
+                )  # fmt: skip
         events = room_for(events, before, n - before)
         events[before:n] = at
     counters[0] += work[0]

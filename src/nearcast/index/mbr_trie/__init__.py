@@ -7,16 +7,15 @@ and meets its rectangle.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, Unpack, get_args
 
 import numpy as np
 
 from nearcast.errors import ValidationError
 from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Pairs
-from nearcast.index.layers import Boxes, Layer, Layered
+from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.mbr_trie import kernels
 from nearcast.index.mbr_trie.kernels import Trie
-from nearcast.index.tokens import Order, Spelling
 from nearcast.kernels.tokens import Entries
 
 __all__ = ["MBRTrie", "Probe", "built", "check_trie"]
@@ -40,13 +39,12 @@ class MBRTrie(Layered):
         events: EventStore,
         probe: Probe = "cost",
         bucket: int = 8,
-        order: Order = "idf",
-        spelling: Spelling | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         if probe not in get_args(Probe):
             raise ValidationError("probe", probe, f"give one of {', '.join(get_args(Probe))}")
         check_bucket(bucket)
-        super().__init__(clauses, order, spelling)
+        super().__init__(clauses, events, **options)
         self._probe = get_args(Probe).index(probe)
         self._bucket = bucket
 

@@ -7,16 +7,15 @@ parent's cover set alone.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 import numpy as np
 
 from nearcast.errors import ValidationError
 from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Pairs
-from nearcast.index.layers import Boxes, Layer, Layered
+from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.pt_quadtree import kernels
 from nearcast.index.pt_quadtree.kernels import Cells
-from nearcast.index.tokens import Order, Spelling
 from nearcast.kernels.tokens import Entries
 
 __all__ = ["Division", "PTQuadtree", "Storage", "built", "check_cells", "division"]
@@ -61,11 +60,10 @@ class PTQuadtree(Layered):
         least_area: float = 0.0,
         most_copies: float = 2.2,
         storage: Storage = "leaves",
-        order: Order = "idf",
-        spelling: Spelling | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
         self._division = division(leaf, least_area, most_copies, storage)
-        super().__init__(clauses, order, spelling)
+        super().__init__(clauses, events, **options)
 
     def _build(self, entries: Entries) -> Cells:
         return built(entries, self._division)
@@ -86,8 +84,8 @@ def built(entries: Entries, how: Division) -> Cells:
     cell, child, start, item, head, lists, items, extent = kernels.build(
         entries.box, entries.start, entries.token, *how
     )
-    sets = kernels.token_sets(child, start, item, entries.start, entries.token)
-    return Cells(cell, child, start, item, head, lists, items, *sets, extent)
+    cover, rest, pivot = kernels.token_sets(child, start, item, entries.start, entries.token)
+    return Cells(cell, child, start, item, head, lists, items, cover, rest, pivot, extent)
 
 
 def check_cells(cells: Cells, entries: Entries, how: Division) -> None:

@@ -417,45 +417,51 @@ def candidate_lists(
 
 
 @kernel
-def scan_list(
-    cell, starts, item, head, node,
+def scan_lists(
+    cell, starts, item, head, lists, first, stop,
     row, box, start, token, more,
     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
-    keys, mask, x0, y0, x1, y1, out, n,
+    keys, mask, x0, y0, x1, y1, out, n, work,
 ):  # fmt: skip
-    """Compare every item of a list: PT-Quadtree-Verify. (out, n, items whose first token hit)
+    """Compare every item of lists[first:stop]: PT-Quadtree-Verify. (out, n)
 
-    Items come in token-set order, so those of one first token are side by side.
+    Items come in token-set order, so those of one first token are side by side. All lists
+    in one call, for a call with so many arrays takes as long as a hundred items.
     """
-    left, bottom, right, top = cell[node, 0], cell[node, 1], cell[node, 2], cell[node, 3]
-    last = np.int32(-1)
-    hit = False
-    looked = 0
-    for k in range(starts[node], starts[node + 1]):
-        if head[k] != last:
-            last = head[k]
-            hit = lookup(keys, mask, last) >= 0
-        if not hit:
-            continue
-        looked += 1
-        i = item[k]
-        if not (box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0):
-            continue
-        x, y = max(box[i, 0], x0), max(box[i, 1], y0)
-        if node != EVERYWHERE and (x < left or y < bottom or x >= right or y >= top):
-            continue
-        r = row[i]
-        if r < 0 or not all_in(token, start[i] + 1, start[i + 1], keys, mask):
-            continue
-        if more[i] and not rest_holds(
-            c_start, c_count, attr, low, high, r, b_attr, b_value, e0, e1
-        ):
-            continue
-        if n == out.size:
-            out = grow(out, n)
-        out[n] = r
-        n += 1
-    return out, n, looked
+    entries, looked = 0, 0
+    for number in range(first, stop):
+        node = lists[number]
+        left, bottom, right, top = cell[node, 0], cell[node, 1], cell[node, 2], cell[node, 3]
+        last = np.int32(-1)
+        hit = False
+        entries += starts[node + 1] - starts[node]
+        for k in range(starts[node], starts[node + 1]):
+            if head[k] != last:
+                last = head[k]
+                hit = lookup(keys, mask, last) >= 0
+            if not hit:
+                continue
+            looked += 1
+            i = item[k]
+            if not (box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0):
+                continue
+            x, y = max(box[i, 0], x0), max(box[i, 1], y0)
+            if node != EVERYWHERE and (x < left or y < bottom or x >= right or y >= top):
+                continue
+            r = row[i]
+            if r < 0 or not all_in(token, start[i] + 1, start[i + 1], keys, mask):
+                continue
+            if more[i] and not rest_holds(
+                c_start, c_count, attr, low, high, r, b_attr, b_value, e0, e1
+            ):
+                continue
+            if n == out.size:
+                out = grow(out, n)
+            out[n] = r
+            n += 1
+    work[1] += entries
+    work[2] += int(entries * SCAN + looked * CHECK)
+    return out, n
 
 
 @kernel
@@ -475,6 +481,7 @@ def match(q, e, c, rank, batch, boxes, counters):
     lists = np.empty(64, np.int64)
     events = np.empty(256, np.int32)
     found = np.empty(256, np.int32)
+    work = np.zeros(3, np.int64)
     n = 0
     for at in range(b_start.size - 1):
         n_tokens, mask = message_tokens(
@@ -485,17 +492,17 @@ def match(q, e, c, rank, batch, boxes, counters):
             cell, child, starts, cover, rest, pivot, extent,
             tokens, n_tokens, keys, mask, x0, y0, x1, y1, stack, lists,
         )  # fmt: skip
-        counters[0] += visits
+        work[0] += visits
         before = n
-        for k in range(n_lists):
-            counters[1] += starts[lists[k] + 1] - starts[lists[k]]
-            found, n, _ = scan_list(
-                cell, starts, item, head, lists[k],
-                row, box, start, token, more,
-                c_start, c_count, attr, low, high, b_attr, b_value, b_start[at], b_start[at + 1],
-                keys, mask, x0, y0, x1, y1, found, n,
-            )  # fmt: skip
+        found, n = scan_lists(
+            cell, starts, item, head, lists, 0, n_lists,
+            row, box, start, token, more,
+            c_start, c_count, attr, low, high, b_attr, b_value, b_start[at], b_start[at + 1],
+            keys, mask, x0, y0, x1, y1, found, n, work,
+        )  # fmt: skip
         events = room_for(events, before, n - before)
         events[before:n] = at
+    counters[0] += work[0]
+    counters[1] += work[1]
     counters[2] += n
     return events[:n], found[:n]

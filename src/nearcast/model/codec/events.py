@@ -2,7 +2,8 @@
 
 The envelope's `time` is the event's `end`, its extension `expirytime` the event's `expires`;
 `data` is a GeoJSON Feature whose properties are the attributes, with the foreign members
-`keywords` and `start`. docs/wire.md shows one.
+`keywords`, `text` (whose words join the keywords; it is not kept) and `start`. docs/wire.md
+shows one.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ _ENVELOPE = (
     "expirytime",
     "data",
 )
-_FEATURE = ("type", "bbox", "geometry", "properties", "keywords", "start")
+_FEATURE = ("type", "bbox", "geometry", "properties", "keywords", "text", "start")
 _ATTRIBUTE_NAME = re.compile(r"[a-z0-9]+", re.ASCII)
 _CONTENT = re.compile(r"application/(geo\+)?json\s*(;.*)?", re.ASCII | re.IGNORECASE | re.DOTALL)
 #: Where the fields of an `Event` stand in the envelope.
 _PLACES = {
     "attributes": "data.properties",
     "keywords": "data.keywords",
+    "text": "data.text",
     "start": "data.start",
     "end": "time",
     "expires": "expirytime",
@@ -120,6 +122,7 @@ def event_from_json(
             attributes=_attributes(feature.get("properties")),
             keywords=words_from_json(feature.get("keywords"), "keywords"),
             location=location,
+            text=feature.get("text"),
             start=time_from_json(feature.get("start"), "start"),
             end=time_from_json(envelope.get("time"), "end"),
             expires=time_from_json(envelope.get("expirytime"), "expires"),
