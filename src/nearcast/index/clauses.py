@@ -91,6 +91,8 @@ class ClauseStore:
         """Rows ever used, free ones included."""
         self.columns = 2
         """One more than the highest column of any predicate so far."""
+        self.word_codes = 0
+        """One more than the highest word code of any clause so far."""
         self._free_rows: list[int] = []
         self._predicates = Spans()
         self._extra_rows = 0
@@ -122,6 +124,11 @@ class ClauseStore:
     def has_extras(self) -> bool:
         """Whether any clause so far had words, shapes or residuals."""
         return self._extra_rows > 0
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether any clause so far had a region that is no box."""
+        return self._shapes.used > 0
 
     # -- growing ---------------------------------------------------------------
 
@@ -196,6 +203,8 @@ class ClauseStore:
         place = self._free_extras.pop() if self._free_extras else self._extra_rows
         self._extra_rows = max(self._extra_rows, place + 1)
         words = sorted(extra.words)
+        if words:
+            self.word_codes = max(self.word_codes, words[-1] + 1)
         floats: list[float] = []
         for kind, numbers in extra.shapes:
             floats += [float(kind), float(len(numbers)), *numbers]
@@ -271,6 +280,7 @@ class ClauseStore:
             0 if batch.word_start is None else batch.word_start[:-1][having] + word_offset
         )
         if batch.word is not None:
+            self.word_codes = max(self.word_codes, 1 + int(batch.word.max(initial=-1)))
             t.word[word_offset : word_offset + total_words] = batch.word
         t.shape_count[places] = round_[having]
         order = np.cumsum(round_[having]) - round_[having]
@@ -333,6 +343,25 @@ class ClauseStore:
         if t.count[row] < 2 or t.attr[at] != 0:
             return None
         return float(t.low[at]), float(t.low[at + 1]), float(t.high[at]), float(t.high[at + 1])
+
+    def placed(self, rows: I4) -> tuple[I4, F8]:
+        """Those of the rows that have a place, and their boxes: xmin, ymin, xmax, ymax."""
+        t = self.table
+        rows = rows[t.count[rows] >= 2]
+        rows = rows[t.attr[t.start[rows]] == 0]
+        at = t.start[rows].astype(np.int64)
+        return rows, np.stack((t.low[at], t.low[at + 1], t.high[at], t.high[at + 1]), axis=1)
+
+    def plain(self, rows: I4) -> npt.NDArray[np.bool_]:
+        """Whether each row's box is its region, and no residual is left to test."""
+        t = self.table
+        extra = t.extra[rows]
+        shaped = np.zeros(rows.size, bool)
+        having = extra >= 0
+        shaped[having] = t.shape_count[extra[having]] > 0
+        if self.residuals:
+            shaped |= np.array([row in self.residuals for row in rows.tolist()], bool)
+        return ~shaped
 
     def words(self, row: int) -> I4:
         """The row's word codes."""

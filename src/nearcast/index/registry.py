@@ -54,6 +54,9 @@ _DI_TREE = (
 )
 _ELAPS = "Location-Aware Pub/Sub System: When Continuous Moving Queries Meet Dynamic Event Streams"
 
+_LFILTER = "A Cost-based Method for Location-Aware Publish/Subscribe Services"
+_TEXTUAL = Capabilities(words=True, boxes=True, threads=True)
+
 _ENTRIES = {
     e.name: e
     for e in (
@@ -157,6 +160,47 @@ _ENTRIES = {
             paper="The R*-tree: an efficient and robust access method for points and rectangles",
             subscriptions=Capabilities(),
             events=Capabilities(),
+        ),
+        *(
+            Entry(name=name, target=target, summary=summary, paper=paper, subscriptions=_TEXTUAL)
+            for name, target, summary, paper in (
+                (
+                    "lfilter",
+                    "nearcast.index.lfilter:LFilter",
+                    "words and places: trie, quadtree or both, as a cost model chooses",
+                    _LFILTER,
+                ),
+                (
+                    "mbr-trie",
+                    "nearcast.index.mbr_trie:MBRTrie",
+                    "words first: a trie of token sets with rectangles in its nodes",
+                    _LFILTER,
+                ),
+                (
+                    "pt-quadtree",
+                    "nearcast.index.pt_quadtree:PTQuadtree",
+                    "the place first: a quadtree with pivotal tokens in its nodes",
+                    _LFILTER,
+                ),
+                (
+                    "token-grid",
+                    "nearcast.index.rivals.token_grid:TokenGrid",
+                    "lists by rarest word, long ones cut by a grid",
+                    "",
+                ),
+                (
+                    "rt-tree",
+                    "nearcast.index.rivals.rt_tree:RTTree",
+                    "an R-tree with representative words in its nodes",
+                    "Location-Aware Publish/Subscribe",
+                ),
+                (
+                    "ir-tree",
+                    "nearcast.index.rivals.ir_tree:IRTree",
+                    "an R-tree with an inverted file in its nodes",
+                    "Efficient retrieval of the top-k most relevant spatial web objects",
+                ),
+            )
         ),
         Entry(
             name="pem",
