@@ -1,51 +1,28 @@
-"""Matching in bulk: two DataFrames in, the pairs as a DataFrame out."""
+"""Matching in bulk: two DataFrames in, the pairs as a DataFrame out.
+
+Arrow and the compiler are loaded when a function here is first called.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nearcast.errors import BatchError, SparkError, ValidationError
-from nearcast.index import registry
-from nearcast.matcher import Matcher
-from nearcast.model.geometry import SPACES, Space
-from nearcast.spark import cellwise, duplicates, shipping
-from nearcast.spark.plans import Plan, Weight, choose
-from nearcast.spark.rows import Reject, Side, accepted
-from nearcast.spark.schemas import (
-    MATCHES,
-    REJECTS,
-    check_pair,
-    event_names,
-    subscription_names,
-)
-from nearcast.spark.workers import EventStream, LiveStream, RejectStream, SubscriptionStream
+from nearcast.errors import SparkError
+from nearcast.spark.plans import Plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+
+    from nearcast.matcher import Matcher
+    from nearcast.model.geometry import Space
+    from nearcast.spark.rows import Side
 
 __all__ = ["MOST_BYTES", "explain", "match", "rejected"]
 
 #: What the side that is shipped may take on one machine, unless said otherwise.
 MOST_BYTES = 2_000_000_000
-_SAMPLE = 1000
-_log = logging.getLogger("nearcast.spark")
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What was asked for, checked."""
-
-    events: DataFrame
-    event_names: list[str]
-    space: Space
-    index: str
-    strict: bool
-    shared: str | None
-    options: Mapping[str, Any]
 
 
 def match(
@@ -78,220 +55,21 @@ def match(
     The shipped side is collected and indexed at once; the rest happens when the answer is
     used. A streaming DataFrame of events works with event matching.
     """
-    if space not in SPACES:
-        raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
-    request = _Request(
-        events=events,
-        event_names=event_names(events),
-        space=space,
-        index=registry.entry(index).name,
-        strict=strict,
-        shared=None if shared is None else os.fspath(shared),
-        options=dict(options or {}),
-    )
-    if isinstance(subscriptions, Matcher | str | os.PathLike):
-        return _against_matcher(request, subscriptions)
-    names = subscription_names(subscriptions)
-    check_pair(request.event_names, names)
-    plan, direction = _settled(request, plan, direction)
-    wanted = subscriptions.select(*[name for name in names if name != "subscriber"])
-    given = events.select(*request.event_names)
-    weights: tuple[Weight | None, Weight | None] = (None, None)
-    if plan == "auto" or (plan == "broadcast" and direction == "auto"):
-        weights = _weigh(given), _weigh(wanted)
-    kind, way, reason = choose(plan, direction, *weights, most_bytes)
-    decided = Plan(kind, way, reason, request.index)
-    if kind == "partitioned":
-        registry.require(request.index, subscriptions=True)
-        return _partitioned(request, wanted, decided, cell_rows)
-    if way == "event-matching":
-        registry.require(request.index, subscriptions=True)
-        matcher, facts = _built(request, wanted)
-        return _streamed(request, matcher, replace(decided, facts=facts))
-    return _past_events(request, wanted, decided)
+    from nearcast.spark.matching import carry_out
 
-
-def _settled(request: _Request, plan: str, direction: str) -> tuple[str, str]:
-    """Plan and direction, where the index or the DataFrames leave no choice."""
-    if request.events.isStreaming:
-        if plan == "partitioned" or direction == "subscription-matching":
-            raise ValidationError(
-                "plan", plan, "a stream of events is matched by broadcast and event-matching only"
-            )
-        return "broadcast", "event-matching"
-    if registry.entry(request.index).subscriptions is None and direction == "auto":
-        return ("broadcast" if plan == "auto" else plan), "subscription-matching"
-    return plan, direction
-
-
-def _weigh(frame: DataFrame) -> Weight:
-    """Rows, and bytes as an index would take: twice what Arrow needs."""
-    rows = frame.count()
-    sample = frame.limit(_SAMPLE).toArrow()
-    each = sample.nbytes / max(1, sample.num_rows)
-    return Weight(rows, int(2 * each * rows))
-
-
-# --- the subscriptions are indexed ----------------------------------------------------------------
-
-
-def _against_matcher(request: _Request, given: Matcher | str | os.PathLike[str]) -> DataFrame:
-    """Event matching against a matcher that is there already."""
-    matcher = given if isinstance(given, Matcher) else Matcher.load(given)
-    if matcher.space != request.space:
-        raise ValidationError(
-            "space", request.space, f"the matcher's is {matcher.space!r}: give the same"
-        )
-    registry.require(matcher.entry.name, subscriptions=True)
-    decided = Plan(
-        "broadcast", "event-matching", "a matcher was given", matcher.entry.name,
-        (f"{len(matcher):,} subscriptions",),
+    return carry_out(
+        events, subscriptions, space, index, plan, direction, strict, shared, most_bytes,
+        cell_rows, options,
     )  # fmt: skip
-    folder = None if isinstance(given, Matcher) else os.fspath(given)
-    return _streamed(request, matcher, decided, folder)
-
-
-def _built(request: _Request, subscriptions: DataFrame) -> tuple[Matcher, tuple[str, ...]]:
-    """A matcher with all good subscriptions, built on the driver."""
-    table, bad = duplicates.resolved(subscriptions.toArrow(), request.strict)
-    matcher = Matcher(request.index, request.space, **request.options)
-    try:
-        matcher.add_subscriptions(table)
-    except BatchError:
-        if request.strict:
-            raise
-        good, more = accepted(table, "subscriptions", request.space)
-        matcher.add_subscriptions(good)
-        bad += more
-    _warn(bad)
-    total = matcher.memory()["total"]
-    facts = (f"{len(matcher):,} subscriptions in {total / 1e6:,.1f} MB, {len(bad):,} rejected",)
-    return matcher, facts
-
-
-def _warn(bad: list[Reject]) -> None:
-    if bad:
-        _log.warning(
-            "%s subscriptions are rejected, the first is %r: %s",
-            f"{len(bad):,}", bad[0].id, bad[0].reason.partition("\n")[0],
-        )  # fmt: skip
-
-
-def _streamed(
-    request: _Request, matcher: Matcher, decided: Plan, folder: str | None = None
-) -> DataFrame:
-    """Events past a matcher, of each only what some subscription asks for."""
-    spark = request.events.sparkSession
-    shipped = shipping.ship_matcher(spark, matcher, request.shared, folder)
-    work = EventStream(shipped, request.space, request.strict)
-    attributes, words = matcher.asked()
-    given = request.events.select(*_pruned(request, attributes, words))
-    facts = (*decided.facts, f"mapped from {shipped.file or shipped.path}")
-    return _explained(_mapped(given, work, MATCHES), replace(decided, facts=facts))
-
-
-def _pruned(request: _Request, attributes: frozenset[str], words: bool) -> list[Column]:
-    """The columns of events that can change an answer; attributes only those asked for."""
-    from pyspark.sql import functions as F  # noqa: N812  # everybody's name for it
-
-    columns = []
-    for name in request.event_names:
-        if name == "keywords" and not words:
-            continue
-        column = F.col(f"`{name}`")
-        if name == "attributes":
-            kind: Any = request.events.schema[name].dataType
-            names = [field.name for field in getattr(kind, "fields", ())]
-            kept = [each for each in names if each in attributes]
-            if not kept:
-                continue
-            if len({each.casefold() for each in names}) == len(names):  # else Spark mixes them up
-                fields = [column.getField(each).alias(each) for each in kept]
-                column = F.struct(*fields).alias(name)
-        columns.append(column)
-    return columns
-
-
-def _mapped(frame: DataFrame, work: Any, schema: str) -> DataFrame:
-    def run(batches: Any) -> Any:  # a plain function: Spark looks at its signature
-        return work(batches)
-
-    return frame.mapInArrow(run, schema)
-
-
-# --- the events are shipped -----------------------------------------------------------------------
-
-
-def _past_events(request: _Request, subscriptions: DataFrame, decided: Plan) -> DataFrame:
-    """Subscriptions past events that every worker maps."""
-    spark = request.events.sparkSession
-    table = request.events.select(*request.event_names).toArrow()
-    if request.strict:
-        good = table
-    else:
-        good, bad = accepted(table, "events", request.space)
-        if bad:
-            _log.warning("%s events are rejected, the first is %r: %s",
-                         f"{len(bad):,}", bad[0].id, bad[0].reason)  # fmt: skip
-    streaming = duplicates.without_duplicates(subscriptions, request.strict)
-    work: Any
-    if registry.entry(request.index).subscriptions is None:
-        live, about = shipping.live_events(good, request.index, request.space, request.options)
-        work = LiveStream(
-            shipping.ship_matcher(spark, live, request.shared),
-            shipping.ship_table(spark, about, request.shared),
-            request.space,
-            request.strict,
-        )
-    else:
-        shipped = shipping.ship_table(spark, good, request.shared)
-        work = SubscriptionStream(
-            shipped, request.index, request.space, request.strict, request.options
-        )
-    facts = (f"{good.num_rows:,} events in {good.nbytes / 1e6:,.1f} MB",)
-    return _explained(_mapped(streaming, work, MATCHES), replace(decided, facts=facts))
-
-
-# --- neither fits ---------------------------------------------------------------------------------
-
-
-def _partitioned(
-    request: _Request, subscriptions: DataFrame, decided: Plan, cell_rows: int
-) -> DataFrame:
-    streaming = duplicates.without_duplicates(subscriptions, request.strict)
-    sides = cellwise.Sides(
-        request.events.select(*request.event_names), streaming, request.space, request.strict
-    )
-    cells, facts = cellwise.plan_cells(sides, cell_rows)
-    found = cellwise.matched(sides, cells, request.index, request.options)
-    return _explained(found, replace(decided, facts=facts))
-
-
-# --- looking at it --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Explained:
-    """What stands behind a DataFrame of matches: its `nearcast` attribute."""
-
-    plan: Plan = field()
-
-    def explain(self) -> str:
-        """The plan in a few lines."""
-        return self.plan.explain()
-
-
-def _explained(frame: DataFrame, decided: Plan) -> DataFrame:
-    object.__setattr__(frame, "nearcast", Explained(decided))
-    return frame
 
 
 def explain(matches: DataFrame) -> str:
     """How the DataFrame that `match` gave is worked out, in a few lines."""
     found = vars(matches).get("nearcast")
-    if not isinstance(found, Explained):
+    plan = getattr(found, "plan", None)
+    if not isinstance(plan, Plan):
         raise SparkError("only the very DataFrame that match returned can be explained")
-    return found.explain()
+    return plan.explain()
 
 
 def rejected(frame: DataFrame, side: Side, *, space: Space = "globe") -> DataFrame:
@@ -300,11 +78,6 @@ def rejected(frame: DataFrame, side: Side, *, space: Space = "globe") -> DataFra
     `side` is "events" or "subscriptions". Costs one pass over the rows; subscriptions are
     looked through for ids that occur twice with different contents too.
     """
-    if side not in ("events", "subscriptions"):
-        raise ValidationError("side", side, "give events or subscriptions")
-    names = event_names(frame) if side == "events" else subscription_names(frame)
-    chosen = frame.select(*[name for name in names if name != "subscriber"])
-    bad = _mapped(chosen, RejectStream(side, space), REJECTS)
-    if side == "events":
-        return bad
-    return bad.unionByName(duplicates.conflicting(chosen))
+    from nearcast.spark.matching import rejects
+
+    return rejects(frame, side, space)
