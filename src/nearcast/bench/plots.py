@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from nearcast.bench.results import Measurement, Record
 from nearcast.errors import MissingExtraError
 
-__all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "series"]
+__all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "pyplot", "series"]
 
 Metric: TypeAlias = Literal[
     "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
@@ -105,7 +105,7 @@ def draw_all(figures: Sequence[Figure], record: Record, folder: Path) -> list[Pa
 
 def draw(figure: Figure, record: Record, folder: Path) -> list[Path]:
     """Draw one figure of one record as `<date>-<name>.png` and `.svg`."""
-    plt = _pyplot()
+    plt = pyplot()
     lines = series(figure, record.measurements)
     picture, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     try:
@@ -122,7 +122,8 @@ def draw(figure: Figure, record: Record, folder: Path) -> list[Path]:
         plt.close(picture)
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib, set to draw into files; raises MissingExtraError."""
     try:
         import matplotlib
     except ImportError:

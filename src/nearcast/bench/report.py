@@ -10,7 +10,7 @@ from nearcast.bench.plots import Figure, draw, series
 from nearcast.bench.results import Record
 from nearcast.bench.tables import Grid, bytes_text, grids
 
-__all__ = ["render", "write_report"]
+__all__ = ["page", "render", "table_html", "write_report"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -48,16 +48,26 @@ def render(
     links = " · ".join(
         f'<a href="#{escape(r.experiment)}">{escape(r.experiment)}</a>' for r in records
     )
-    return "\n".join(
+    return page(
+        "nearcast: measurements",
         [
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>nearcast: measurements</title><style>{_STYLE}</style></head><body>",
-            "<h1>nearcast: measurements</h1>",
             "<p>Medians of interleaved repetitions. Every timing here gave the right answer; "
             "an approximate contender shows its error rates.</p>",
             f"<p>{links}</p>",
             *sections,
+        ],
+    )
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """A whole HTML page of ready parts."""
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            *parts,
             "</body></html>\n",
         ]
     )
@@ -74,7 +84,7 @@ def _section(record: Record, figures: Sequence[Figure], directory: Path) -> str:
             f'<h2 id="{escape(record.experiment)}">{escape(record.experiment)}</h2>',
             f'<p class="where">{escape(_where(record))}</p>',
             _command(record),
-            *(_table(grid) for grid in grids(record)),
+            *(table_html(grid) for grid in grids(record)),
             *pictures,
         ]
     )
@@ -98,7 +108,8 @@ def _where(record: Record) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _table(grid: Grid) -> str:
+def table_html(grid: Grid) -> str:
+    """A grid as an HTML table."""
     head = "".join(f"<th>{escape(column)}</th>" for column in grid.columns)
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in grid.rows)
     return (

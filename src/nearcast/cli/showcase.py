@@ -1,4 +1,4 @@
-"""The demo's story, told in stages: the city, the subscribers, the offers, why, how fast."""
+"""The demo's first section: the city, the subscribers, the offers, why, how fast."""
 
 from __future__ import annotations
 
@@ -6,29 +6,46 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from nearcast.bench.rehearsal import rehearse
+from nearcast.bench.story import Chapter
 from nearcast.cli.braille import braille
 from nearcast.cli.console import counting, result_console, watching
+from nearcast.cli.explained import (
+    event_of,
+    metres_between,
+    near_miss,
+    row_of,
+    show_explanation,
+)
+from nearcast.cli.sections import Scene
 from nearcast.datasets.city import City
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
-from nearcast.model.geometry import Point
 
-__all__ = ["Showcase"]
+__all__ = ["Showcase", "live"]
 
 _MAP_COLUMNS, _MAP_ROWS = 60, 16
 _SUBSCRIPTION_BATCH, _EVENT_BATCH = 20_000, 500
 _SAMPLE = 300  # offers that are matched one by one, to compare with a scan
+
+
+def live(scene: Scene) -> Chapter:
+    """The section as the demo runs it."""
+    Showcase(scene.subscriptions, scene.events, scene.seed, scene.index, scene.quiet).run()
+    return Chapter(
+        "A live city",
+        [
+            f"{scene.subscriptions:,} people subscribed and {scene.events:,} offers were "
+            "published, matched in this process."
+        ],
+    )
 
 
 @dataclass(frozen=True)
@@ -126,13 +143,13 @@ class Showcase:
         chosen = np.unique(np.linspace(0, matches.num_rows - 1, 3).astype(int))
         for at in chosen if matches.num_rows else ():
             pair = matches.slice(int(at), 1).to_pylist()[0]
-            offer = _row(offers, pair["event_id"])
-            person = _row(people, pair["subscription_id"])
+            offer = row_of(offers, pair["event_id"])
+            person = row_of(people, pair["subscription_id"])
             what = offer["attributes"]
             self.console.print(
                 f"  {person['subscriber']} hears of {what['product']} from {what['brand']}, "
                 f"{what['price']:.2f} ({what['discount']:.0f} % off), "
-                f"{_metres(person, offer):,.0f} m away",
+                f"{metres_between(person, offer):,.0f} m away",
                 markup=False,
             )
 
@@ -143,23 +160,20 @@ class Showcase:
             self.console.print("Nobody wants anything; try more --subscriptions or --events.")
             return
         pair = matches.slice(matches.num_rows // 2, 1).to_pylist()[0]
-        offer = _row(offers, pair["event_id"])
-        event = _event(offer)
-        self._show("Why this one matches:", matcher.explain(pair["subscription_id"], event))
-        other = _near_miss(people, offer, set(matcher.match_event(event)))
+        offer = row_of(offers, pair["event_id"])
+        event = event_of(offer)
+        show_explanation(
+            self.console, "Why this one matches:", matcher.explain(pair["subscription_id"], event)
+        )
+        other = near_miss(people, offer, set(matcher.match_event(event)))
         if other is not None:
-            self._show("And why this one, close by, does not:", matcher.explain(other, event))
-
-    def _show(self, title: str, explanation: object) -> None:
-        self.console.print(f"\n{title}", style="bold")
-        for line in str(explanation).splitlines():
-            text = line.lstrip()
-            indent = 2 + len(line) - len(text)
-            self.console.print(Padding(Text(text), (0, 0, 0, indent), expand=False))
+            show_explanation(
+                self.console, "And why this one, close by, does not:", matcher.explain(other, event)
+            )
 
     def _compare(self, matcher: Matcher, people: pa.Table, offers: pa.Table) -> None:
         """One offer at a time, as a live service would, against the brute force."""
-        sample = [_event(row) for row in offers.slice(0, _SAMPLE).to_pylist()]
+        sample = [event_of(row) for row in offers.slice(0, _SAMPLE).to_pylist()]
         mine = _rate(matcher, sample)
         line = f"One offer at a time: {mine:,.0f} a second with {matcher.entry.name!r}"
         if matcher.entry.name == "scan":
@@ -186,46 +200,6 @@ def _main_roads(city: City) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.flo
 def _slices(table: pa.Table, rows: int) -> Iterator[pa.Table]:
     for first in range(0, table.num_rows, rows):
         yield table.slice(first, rows)
-
-
-def _row(table: pa.Table, id: str) -> dict[str, Any]:
-    found: dict[str, Any] = table.filter(pc.equal(table["id"], id)).to_pylist()[0]
-    return found
-
-
-def _event(row: dict[str, Any]) -> Event:
-    return Event(
-        id=row["id"],
-        attributes={name: each for name, each in row["attributes"].items() if each is not None},
-        keywords=frozenset(row["keywords"] or ()),
-        location=Point(row["lon"], row["lat"]),
-        start=row["start"],
-        end=row["end"],
-        expires=row["expires"],
-    )
-
-
-def _distances_m(people: pa.Table, offer: dict[str, Any]) -> npt.NDArray[np.float64]:
-    """Metres from everybody to the offer; near enough for showing, on a flat map."""
-    east = (people["lon"].to_numpy() - offer["lon"]) * np.cos(np.radians(offer["lat"]))
-    north = people["lat"].to_numpy() - offer["lat"]
-    metres: npt.NDArray[np.float64] = np.hypot(east, north) * 111_195.0
-    return metres
-
-
-def _metres(person: dict[str, Any], offer: dict[str, Any]) -> float:
-    return float(_distances_m(pa.Table.from_pylist([person]), offer)[0])
-
-
-def _near_miss(people: pa.Table, offer: dict[str, Any], wanted: set[str]) -> str | None:
-    """The nearest subscription that asks for the offer's category and still does not match."""
-    category = offer["attributes"]["category"]
-    for at in np.argsort(_distances_m(people, offer))[:2000]:
-        row = people.slice(int(at), 1).to_pylist()[0]
-        asks = category in (row["keywords"] or ()) or f"'{category}'" in (row["where"] or "")
-        if asks and row["id"] not in wanted:
-            return str(row["id"])
-    return None
 
 
 def _rate(matcher: Matcher, events: list[Event]) -> float:

@@ -1,0 +1,82 @@
+"""The demo's sections: each a function of the scene that prints and returns a chapter.
+
+To add one, write a function `(Scene) -> Chapter` and name it in `SECTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from nearcast.cli.console import result_console
+from nearcast.errors import MissingExtraError, ValidationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nearcast.bench.story import Chapter
+
+__all__ = ["SECTIONS", "Scene", "can_draw", "run_sections"]
+
+#: By name, in order: where the function lives.
+SECTIONS: dict[str, str] = {
+    "live": "nearcast.cli.showcase:live",
+    "pipeline": "nearcast.cli.taxis:taxis",
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the demo was asked for."""
+
+    out: Path
+    seed: int = 1
+    scale: float = 1.0
+    data: str | None = None
+    subscriptions: int = 100_000
+    events: int = 10_000
+    index: str = "auto"
+    quiet: bool = False
+
+    @cached_property
+    def console(self) -> Console:
+        """Where the results go."""
+        return result_console()
+
+
+Section: TypeAlias = "Callable[[Scene], Chapter]"
+
+
+def run_sections(scene: Scene, names: list[str]) -> None:
+    """Run some sections, or all, and write the report of what they found."""
+    unknown = sorted(set(names) - set(SECTIONS))
+    if unknown:
+        raise ValidationError("--only", unknown[0], f"give one of {', '.join(SECTIONS)}")
+    chapters = [_section(name)(scene) for name in names or SECTIONS]
+    if not any(chapter.pictures for chapter in chapters):
+        return
+    from nearcast.bench.story import write_story
+
+    path = write_story("nearcast: the demo", chapters, scene.out / "report.html")
+    scene.console.print(f"\nreport  {path.absolute()}", soft_wrap=True)
+
+
+def _section(name: str) -> Section:
+    module, _, function = SECTIONS[name].partition(":")
+    found: Section = getattr(import_module(module), function)
+    return found
+
+
+def can_draw() -> bool:
+    """Whether pictures can be drawn here."""
+    from nearcast.bench.plots import pyplot
+
+    try:
+        pyplot()
+    except MissingExtraError:
+        return False
+    return True
