@@ -32,7 +32,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Variables: PYTHON (which interpreter), VENV ($(VENV)), JOBS (test workers), EXPERIMENT (bench)."
 
-demo: $(CORE) ## a city of 100 000 subscribers and 10 000 offers, matched before your eyes
+demo: $(CORE) ## a city matched live, then its taxis through the pipeline on Spark, and a report
 	@$(BIN)/nearcast demo
 
 test: $(DEV) ## the whole suite, compiled; before it the kernels' tests as plain Python
@@ -67,7 +67,7 @@ clean: ## remove the environment and everything that was generated
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark]'
+	@$(INSTALL) -c constraints.txt -e '.[spark,bench]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python

@@ -26,7 +26,7 @@ from nearcast.errors import BenchError, MissingExtraError, NearcastError
 from nearcast.index import registry
 
 NEARCAST = [sys.executable, "-c", "from nearcast.cli import main; main()"]
-SMALL_DEMO = ["demo", "--subscriptions", "3000", "--events", "200", "--seed", "3"]
+SMALL_DEMO = ["demo", "--only", "live", "--subscriptions", "3000", "--events", "200", "--seed", "3"]
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -293,7 +293,7 @@ class TestDemo:
         assert "matches;" in done.stdout
 
     def test_nobody_wants_anything(self):
-        code, text = run("demo", "--subscriptions", "1", "--events", "1")
+        code, text = run("demo", "--only", "live", "--subscriptions", "1", "--events", "1")
         assert code == 0, text
         assert "0 matches" in text
 
