@@ -59,8 +59,8 @@ class Detector:
     ) -> None:
         if not isinstance(max_pending, int) or isinstance(max_pending, bool) or max_pending < 1:
             raise ValidationError("max_pending", max_pending, "give a positive whole number")
-        self.lateness: Micros = to_duration(lateness, "lateness")
-        self.longest = None if longest is None else to_duration(longest, "longest")
+        self.lateness = _span(lateness, "lateness")
+        self.longest = None if longest is None else _span(longest, "longest")
         self.late = 0
         self.duplicates = 0
         self._graph = Graph(Relations(space, tolerance_m), max_pending)
@@ -364,6 +364,13 @@ class Detector:
     def check_invariants(self) -> None:
         """Raise AssertionError where the graph contradicts itself or keeps what cannot match."""
         state.check(self)
+
+
+def _span(value: object, field: str) -> Micros:
+    span = to_duration(value, field)
+    if span < 0:
+        raise ValidationError(field, value, "a duration is not negative")
+    return span
 
 
 def _listed(events: object) -> list[Event]:

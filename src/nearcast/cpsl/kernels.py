@@ -55,7 +55,9 @@ def convex_hull(points):
 
 @kernel
 def _turn(points, i, j, k):
-    return orient(points[i, 0], points[i, 1], points[j, 0], points[j, 1], points[k, 0], points[k, 1])
+    return orient(
+        points[i, 0], points[i, 1], points[j, 0], points[j, 1], points[k, 0], points[k, 1]
+    )
 
 
 @kernel
@@ -217,3 +219,79 @@ def _cells(low, high, origin, width, count):
     first = int(np.floor((low - origin) / width - 1e-9))
     last = int(np.floor((high - origin) / width + 1e-9))
     return max(0, min(count - 1, first)), max(0, min(count - 1, last))
+
+
+@kernel
+def safe_rectangle(x, y, frame, boxes):
+    """A rectangle round (x, y) inside `frame` that no box reaches into; empty if one holds it.
+
+    Greedy, nearest boxes first: each box that reaches into the rectangle cuts it on the side
+    that leaves the largest area with the position in it. Returns xmin, ymin, xmax, ymax; the
+    position is safe strictly inside.
+    """
+    n = len(boxes)
+    gaps = np.empty(n)
+    for j in range(n):
+        dx = max(boxes[j, 0] - x, max(0.0, x - boxes[j, 2]))
+        dy = max(boxes[j, 1] - y, max(0.0, y - boxes[j, 3]))
+        gaps[j] = dx * dx + dy * dy
+    xmin, ymin, xmax, ymax = frame[0], frame[1], frame[2], frame[3]
+    for j in np.argsort(gaps):
+        a, b, c, d = boxes[j, 0], boxes[j, 1], boxes[j, 2], boxes[j, 3]
+        if a >= xmax or c <= xmin or b >= ymax or d <= ymin:
+            continue
+        best = 0.0
+        cut = -1
+        if c < x:
+            cut, best = 0, (xmax - c) * (ymax - ymin)
+        if a > x and (a - xmin) * (ymax - ymin) > best:
+            cut, best = 1, (a - xmin) * (ymax - ymin)
+        if d < y and (xmax - xmin) * (ymax - d) > best:
+            cut, best = 2, (xmax - xmin) * (ymax - d)
+        if b > y and (xmax - xmin) * (b - ymin) > best:
+            cut, best = 3, (xmax - xmin) * (b - ymin)
+        if cut == 0:
+            xmin = c
+        elif cut == 1:
+            xmax = a
+        elif cut == 2:
+            ymin = d
+        elif cut == 3:
+            ymax = b
+        else:
+            return x, y, x, y
+    return xmin, ymin, xmax, ymax
+
+
+@kernel
+def filter_positions(movers, xs, ys, matching, frame, columns, rows, starts, members, boxes):
+    """Publishers that keep safe rectangles: which of their positions they send.
+
+    `matching` marks positions that some region wants: a sent one of these needs no rectangle
+    (the next position is sent, too). Returns a flag a position.
+    """
+    count = 0
+    for i in range(len(movers)):
+        count = max(count, movers[i] + 1)
+    held = np.zeros((count, 4))
+    sent = np.ones(len(xs), np.bool_)
+    width, height = (frame[2] - frame[0]) / columns, (frame[3] - frame[1]) / rows
+    cell = np.empty(4)
+    for i in range(len(xs)):
+        x, y, m = xs[i], ys[i], movers[i]
+        if held[m, 0] < x < held[m, 2] and held[m, 1] < y < held[m, 3]:
+            sent[i] = False
+            continue
+        cx = max(0, min(columns - 1, int((x - frame[0]) / width)))
+        cy = max(0, min(rows - 1, int((y - frame[1]) / height)))
+        if matching[i]:
+            held[m, :] = 0.0
+            continue
+        cell[0] = frame[0] + cx * width
+        cell[1] = frame[1] + cy * height
+        cell[2] = cell[0] + width
+        cell[3] = cell[1] + height
+        c = cy * columns + cx
+        near = boxes[members[starts[c] : starts[c + 1]]]
+        held[m, 0], held[m, 1], held[m, 2], held[m, 3] = safe_rectangle(x, y, cell, near)
+    return sent

@@ -134,7 +134,7 @@ def taxis(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> C
     def attributes(mover: int) -> dict[str, float | int | str | bool]:
         return {"id": mover, "type": "TAXI", "state": "uncarry"}
 
-    made, movers = _walks(rng, events, 200, side, 150.0, attributes)
+    made, movers = _walks(rng, events, 800, side, 50.0, attributes)
     return CompositeWorkload("taxis", texts, made, None, movers)
 
 
