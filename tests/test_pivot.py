@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nearcast.clock import FOREVER
 from nearcast.index.base import new_counters
-from nearcast.index.clauses import ClauseBatch, ClauseStore
+from nearcast.index.clauses import ClauseBatch, ClauseStore, Extra
 from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
 from nearcast.index.pivot.clause_tiles.kernels import SHELF
@@ -533,3 +533,85 @@ def test_memory_is_counted_and_bounded():
     w.add(20_000)
     assert before < 1000
     assert w.index.memory_bytes() < 20_000 * 250
+
+
+# -- words ---------------------------------------------------------------------
+
+
+class Wordy(World):
+    """Clauses of 0 to 4 words, most of them with a place."""
+
+    vocabulary = 30
+
+    def word_runs(self, n, most):
+        ranks = np.arange(1, self.vocabulary + 1)
+        sizes = self.rng.integers(0, most + 1, n)
+        share = 1 / ranks / (1 / ranks).sum()
+        sets = [np.sort(self.rng.choice(self.vocabulary, k, False, share)) for k in sizes]
+        return runs(sizes), np.concatenate([np.empty(0, np.int64), *sets]).astype(np.int32)
+
+    def some_clauses(self, n):
+        batch = super().some_clauses(n)
+        start, word = self.word_runs(n, 4)
+        return batch._replace(word_start=start, word=word)
+
+    def add_each(self, n, batch=None):
+        b = batch or self.some_clauses(n)
+        for at, (i, j) in enumerate(pairwise(b.start.tolist())):
+            words = b.word[b.word_start[at] : b.word_start[at + 1]].tolist()
+            row = self.clauses.append(
+                0, b.attr[i:j].tolist(), b.low[i:j], b.high[i:j], Extra(words=words)
+            )
+            self.index.add_clauses(np.array([row], np.int32))
+
+    def some_events(self, n, most=None):
+        start, word = self.word_runs(n, 12)
+        return super().some_events(n, most)._replace(word_start=start, word=word)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("columns", "most"), [(2, 2), (5, 4)])
+def test_clauses_with_words_come_and_go(kind, columns, most):
+    w = Wordy(kind, columns, most, seed=columns)
+    w.add_each(60)
+    matches = w.check()
+    w.add(2500)
+    matches += w.check()
+    w.add_each(500)
+    matches += w.check()
+    w.remove(0.6)
+    matches += w.check()
+    w.add_each(300)
+    w.add(600)
+    matches += w.check()
+    w.remove(1.0)
+    assert w.check() == 0
+    w.add_each(20)
+    matches += w.check()
+    assert matches > 0
+
+
+def test_a_word_in_every_clause_and_a_word_in_none():
+    w = Wordy("even", columns=2, most=2)
+    n = 3000
+    batch = w.some_clauses(n)
+    everywhere = np.full(n, 7, np.int32)
+    w.add(0, batch._replace(word_start=np.arange(n + 1), word=everywhere))
+    assert w.index._words._lists.head[7, 1] == n
+    for words in ([7], [8], [], list(range(30))):
+        b = World.some_events(w, 6)
+        start = np.arange(7) * len(words)
+        w.check(batch=b._replace(word_start=start, word=np.array(words * 6, np.int32)))
+    assert w.check(40) > 0
+
+
+def test_a_list_that_outgrows_its_span_leaves_it_to_the_next():
+    w = Wordy("even", columns=2, most=2)
+    for word in range(20):
+        for _ in range(9):
+            low, high = w.rng.random((2, 2)) * 0.5 + [[0.0], [0.5]]
+            row = w.clauses.append(0, [0, 1], low, high, Extra(words=[word]))
+            w.index.add_clauses(np.array([row], np.int32))
+    lists = w.index._words._lists
+    assert int(lists.used[0]) < 20 * (16 + 16) + 64
+    assert w.check(30) > 0

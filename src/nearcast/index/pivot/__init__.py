@@ -1,5 +1,6 @@
 """`pivot`, ours: every clause by its most selective access path.
 
+Clauses with words stand in the list of their rarest word, ordered by place.
 Selective clauses, and all live events, stand in tiles of 512 whose members lie near each
 other in the columns that tell most of them apart; a tree finds the tiles, and for a tile a
 few cache lines decide on many members at once. Broad clauses, which so many events
@@ -27,6 +28,7 @@ from nearcast.index.di_tree import DITree
 from nearcast.index.pivot import kernels
 from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.index.pivot.event_tiles import EventTiles
+from nearcast.index.pivot.word_lists import WordLists
 
 __all__ = ["Pivot"]
 
@@ -39,11 +41,12 @@ _ENOUGH = 4096
 
 
 class Pivot:
-    """Clause tiles, a DI-Tree for broad clauses, event tiles."""
+    """Word lists, clause tiles, a DI-Tree for broad clauses, event tiles."""
 
     def __init__(self, clauses: ClauseStore, events: EventStore) -> None:
         self._store = clauses
         self._clauses = ClauseTiles(clauses)
+        self._words = WordLists(clauses)
         self._broad: DITree | None = None
         self._is_broad = np.zeros(0, bool)
         """By row: whether the clause is in the DI-Tree."""
@@ -54,6 +57,15 @@ class Pivot:
 
     def add_clauses(self, rows: Rows) -> None:
         """Add clause rows: microseconds each, less in bulk."""
+        if self._store.has_extras:
+            wordy = self._words.chosen(rows)
+            if wordy.any():
+                self._words.add_clauses(rows[wordy])
+                rows = rows[~wordy]
+        if rows.size:
+            self._add_wordless(rows)
+
+    def _add_wordless(self, rows: Rows) -> None:
         if self._broad is None and rows.size < _ENOUGH:
             self._clauses.add_clauses(rows)
             return
@@ -85,6 +97,10 @@ class Pivot:
 
     def remove_clauses(self, rows: Rows) -> None:
         """Forget clause rows."""
+        wordy = self._words.holds(rows)
+        if wordy.any():
+            self._words.remove_clauses(rows[wordy])
+            rows = rows[~wordy]
         if self._broad is None:
             self._clauses.remove_clauses(rows)
             return
@@ -98,18 +114,21 @@ class Pivot:
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """The clause rows that want event `at`."""
         found = self._clauses.match_event(batch, at, counters)
-        if self._broad is None:
-            return found
-        return np.concatenate([found, self._broad.match_event(batch, at, counters)])
+        if self._broad is not None:
+            found = np.concatenate([found, self._broad.match_event(batch, at, counters)])
+        if batch.word.size and len(self._words):
+            more = self._words.match(batch, at, at + 1, counters)[1]
+            found = np.concatenate([found, more]) if found.size else more
+        return found
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """(event numbers, clause rows): the events of a batch share each tile they meet."""
         found = self._clauses.match_events(batch, counters)
-        if self._broad is None:
-            return found
-        more = self._broad.match_events(batch, counters)
-        merged: Pairs = kernels.merged(*found, *more) if found[0].size else more
-        return merged
+        if self._broad is not None:
+            found = _merged(found, self._broad.match_events(batch, counters))
+        if batch.word.size and len(self._words):
+            found = _merged(found, self._words.match(batch, 0, batch.size, counters))
+        return found
 
     def add_events(self, rows: Rows) -> None:
         """Add live event rows."""
@@ -127,11 +146,15 @@ class Pivot:
         """Bytes of all parts."""
         broad = 0 if self._broad is None else self._broad.memory_bytes()
         own = int(self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
-        return self._clauses.memory_bytes() + self._events.memory_bytes() + broad + own
+        parts = (self._clauses, self._words, self._events)
+        return sum(part.memory_bytes() for part in parts) + broad + own
 
     def check_invariants(self) -> None:
         """Raise AssertionError where a part contradicts its store."""
         live = self._store.live_rows()
+        wordy = self._words.chosen(live)
+        self._words.check_rows(live[wordy])
+        live = live[~wordy]
         if self._broad is not None:
             self._broad.check_invariants()
             flags = np.zeros(self._store.rows, bool)
@@ -140,3 +163,11 @@ class Pivot:
             live = live[~flags[live]]
         self._clauses.check_rows(live)
         self._events.check_invariants()
+
+
+def _merged(first: Pairs, second: Pairs) -> Pairs:
+    """Two lists of pairs in the order of events as one."""
+    if not first[0].size:
+        return second
+    merged: Pairs = kernels.merged(*first, *second) if second[0].size else first
+    return merged

@@ -1,0 +1,173 @@
+"""Clauses with words: `pivot`'s lists by rarest word. See `kernels` for how a match works."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
+from nearcast.index.columns import grown
+from nearcast.index.pivot.word_lists import kernels
+
+__all__ = ["Lists", "WordLists"]
+
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+F4 = npt.NDArray[np.float32]
+
+_CLASSES = 32
+
+
+class Lists(NamedTuple):
+    """What kernels see."""
+
+    # By word.
+    head: I8
+    """(word, 4): start in the pool, length, entries in order at the front, room."""
+    dead: I4
+    frequency: I4
+    """Clauses here that have the word, wherever they stand."""
+    # By entry, all lists in one pool.
+    row: I4
+    """The clause, −1: gone. The first of a free span leads to the next free one."""
+    signature: npt.NDArray[np.uint64]
+    box: F4
+    hull: F4
+    """By 16 entries."""
+    group: F4
+    """By 256 entries."""
+    # By row.
+    home: I4
+    """The word a clause stands under, −1: not here."""
+    where: I4
+    # Of the pool.
+    used: I8
+    free: I8
+    """By power of two: a free span, −1 for none."""
+
+
+def _no_lists() -> Lists:
+    return Lists(
+        head=np.zeros((0, 4), np.int64),
+        dead=np.zeros(0, np.int32),
+        frequency=np.zeros(0, np.int32),
+        row=np.empty(0, np.int32),
+        signature=np.empty(0, np.uint64),
+        box=np.empty((0, 4), np.float32),
+        hull=np.empty((0, 4), np.float32),
+        group=np.empty((0, 4), np.float32),
+        home=np.empty(0, np.int32),
+        where=np.empty(0, np.int32),
+        used=np.zeros(1, np.int64),
+        free=np.full(_CLASSES, -1, np.int64),
+    )
+
+
+def _filled(array: npt.NDArray[Any], size: int, value: int) -> npt.NDArray[Any]:
+    larger = grown(array, size)
+    larger[array.shape[0] :] = value
+    return larger
+
+
+class WordLists:
+    """Clauses that want words, each in the list of the one that is rarest when it comes."""
+
+    def __init__(self, clauses: ClauseStore) -> None:
+        self._clauses = clauses
+        self._lists = _no_lists()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def chosen(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which of these rows belong here."""
+        t = self._clauses.table
+        found: npt.NDArray[np.bool_] = kernels.with_words(t.extra, t.word_count, rows)
+        return found
+
+    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which of these rows are here."""
+        home = self._lists.home
+        found = np.zeros(rows.size, bool)
+        known = rows < home.size
+        found[known] = home[rows[known]] >= 0
+        return found
+
+    def add_clauses(self, rows: Rows) -> None:
+        """Add clause rows that have words: microseconds each, less in bulk."""
+        self._count += rows.size
+        self._widen()
+        c = self._clauses.table
+        kernels.count_words(c, rows, self._lists.frequency, 1)
+        kernels.choose(c, rows, self._lists.frequency, self._lists.home)
+        words, coming = np.unique(self._lists.home[rows], return_counts=True)
+        self._grow_pool(int(kernels.places_for(self._lists, words, coming)))
+        kernels.make_room(self._lists, words, coming)
+        kernels.insert_many(c, self._lists, rows)
+        kernels.order_some(self._lists, words)
+
+    def _widen(self) -> None:
+        """Room for every word and row that the store knows."""
+        t, store = self._lists, self._clauses
+        words = store.word_codes
+        if words > t.dead.size:
+            names = ("head", "dead", "frequency")
+            t = t._replace(**{n: _filled(getattr(t, n), words, 0) for n in names})
+        if store.rows > t.home.size:
+            t = t._replace(
+                home=_filled(t.home, store.rows, -1), where=_filled(t.where, store.rows, -1)
+            )
+        self._lists = t
+
+    def _grow_pool(self, places: int) -> None:
+        t = self._lists
+        size = int(t.used[0]) + places
+        if size <= t.row.size:
+            return
+        row = grown(t.row, size)
+        self._lists = t._replace(
+            row=row,
+            signature=grown(t.signature, row.size),
+            box=grown(t.box, row.size),
+            hull=grown(t.hull, row.size // kernels.BLOCK + 1),
+            group=grown(t.group, row.size // kernels.GROUP + 1),
+        )
+
+    def remove_clauses(self, rows: Rows) -> None:
+        """Forget clause rows; all of them must be here."""
+        self._count -= rows.size
+        kernels.count_words(self._clauses.table, rows, self._lists.frequency, -1)
+        kernels.remove(self._lists, rows)
+
+    def match(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
+        """(events counted from `first`, clause rows), in the order of events."""
+        found: Pairs = kernels.match(self._clauses.table, self._lists, batch, first, stop, counters)
+        return found
+
+    def memory_bytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(int(array.nbytes) for array in self._lists)
+
+    def check_rows(self, live: Rows) -> None:
+        """Each row stands once, under one of its words, within its block's hull."""
+        t = self._lists
+        assert np.array_equal(np.flatnonzero(t.home >= 0), live)
+        here = np.flatnonzero(t.home >= 0)
+        assert np.array_equal(t.row[t.where[here]], here)
+        frequency = np.zeros_like(t.frequency)
+        for row in live.tolist():
+            words = self._clauses.words(row)
+            frequency[words] += 1
+            assert t.home[row] in words
+            start, length, ordered, _ = t.head[t.home[row]].tolist()
+            at = int(t.where[row]) - start
+            assert 0 <= at < length
+            if at < ordered:
+                hull, box = t.hull[t.where[row] // kernels.BLOCK], t.box[t.where[row]]
+                assert (hull[:2] <= box[:2]).all()
+                assert (box[2:] <= hull[2:]).all()
+        assert np.array_equal(frequency, t.frequency)
+        assert len(self) == live.size == t.head[:, kernels.LENGTH].sum() - t.dead.sum()
