@@ -71,7 +71,7 @@ _ENTRIES = {
             name="pivot",
             target="nearcast.index.pivot:Pivot",
             summary="ours: tiles of 512 under a tree of hulls, decided a cache line at a time",
-            subscriptions=Capabilities(threads=True),
+            subscriptions=Capabilities(words=True, threads=True),
             events=Capabilities(threads=True),
         ),
         Entry(
