@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class TestRefused:
         def none(*_: object, **__: object) -> None:
             raise SparkError("no Java was found; install one")
 
-        monkeypatch.setattr("nearcast.spark.session.session", none)
+        monkeypatch.setattr(import_module("nearcast.spark.session"), "session", none)
         code, text = run("all", str(traces), "--out", str(tmp_path / "o"))
         assert code == 2
         assert "no Java was found" in text

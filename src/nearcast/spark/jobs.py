@@ -17,7 +17,7 @@ from nearcast.errors import DatasetError, ValidationError
 from nearcast.index import registry
 from nearcast.spark.folders import Folder
 from nearcast.spark.inputs import Format, Inputs, find_inputs
-from nearcast.spark.matching import MOST_BYTES, explain, match
+from nearcast.spark.match import MOST_BYTES, explain, match
 from nearcast.spark.prepare import Preparation, preparation_stages
 from nearcast.spark.stages import Listener, Stage, StageReport, Workspace
 from nearcast.spark.tune import tune

@@ -127,10 +127,10 @@ def _some(frame: DataFrame, rows: int, wanted: int) -> DataFrame:
 
 def _taking_apart(space: Space) -> Any:
     def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
         from nearcast.matcher import bulk
         from nearcast.spark.rows import accepted
-
-        import pyarrow as pa  # isort: skip
 
         for batch in batches:
             if batch.num_rows == 0:
@@ -151,10 +151,10 @@ def _taking_apart(space: Space) -> Any:
 
 def _telling(space: Space) -> Any:
     def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
         from nearcast.matcher import bulk
         from nearcast.spark.rows import accepted
-
-        import pyarrow as pa  # isort: skip
 
         for batch in batches:
             if batch.num_rows == 0:
