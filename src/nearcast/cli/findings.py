@@ -6,8 +6,6 @@ import ast
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from nearcast import jit
+from nearcast.errors import SparkError
 
 __all__ = ["Finding", "all_findings"]
 
@@ -77,18 +76,14 @@ def _optional(name: str, extra: str) -> Finding:
 
 
 def _java() -> Finding:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        return Finding("note", "java", "not found; only Spark needs it, and its extra brings one")
+    """The Java that Spark would take; a note if there is none, since only Spark needs it."""
+    from nearcast.spark.java import find_java
+
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return Finding("note", "java", f"{java} does not run ({error}); only Spark needs it")
-    first = (said.stderr or said.stdout).partition("\n")[0]
-    return Finding("fine", "java", f"{first} ({java})")
+        found = find_java()
+    except SparkError as error:
+        return Finding("note", "java", f"{error}; only Spark needs it")
+    return Finding("fine", "java", f"Java {found.version} for Spark ({found.program})")
 
 
 def _compiler() -> Iterator[Finding]:

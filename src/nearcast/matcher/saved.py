@@ -28,6 +28,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from nearcast import __version__
 from nearcast.errors import NearcastError, SavedError
 
 if TYPE_CHECKING:
@@ -90,8 +91,6 @@ def save(matcher: Matcher, folder: str | os.PathLike[str]) -> Header:
 
     Costs a copy of the matcher's bytes to disk. Who has the old one open keeps it.
     """
-    from nearcast import __version__
-
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -227,6 +226,11 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
         header = Header(**{**given, "buffers": places, "graph": graph})
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise SavedError(f"{path}: damaged ({error!r}); save the matcher anew") from None
+    if header.nearcast != __version__:
+        raise SavedError(
+            f"{path}: saved by nearcast {header.nearcast}, and this is {__version__}; the same "
+            "version has to read it: save it anew"
+        )
     if header.byteorder != sys.byteorder:
         raise SavedError(f"{path}: saved on a {header.byteorder}-endian machine; save it here")
     return header
