@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -104,7 +105,9 @@ class Pipeline:
         """Do what is not done yet. Raises before the first stage where something is wrong."""
         space = self._space()
         started = time.perf_counter()
-        reports = [space.run(stage) for stage in self._checked(job, space)]
+        stages = self._checked(job, space)
+        with _micros_in_parquet(self.spark):
+            reports = [space.run(stage) for stage in stages]
         return Summary(tuple(reports), time.perf_counter() - started)
 
     def foresee(self, job: Job = "all") -> list[tuple[str, bool]]:
@@ -189,6 +192,18 @@ class Pipeline:
 
         after = [*e_after, *s_after, *(["tuning"] if tuned else [])]
         return Stage("matches", settings | e_settings | s_settings, after, work)
+
+
+@contextmanager
+def _micros_in_parquet(spark: SparkSession) -> Iterator[None]:
+    """Timestamps as everybody reads them; Spark's default, INT96, has no zone elsewhere."""
+    name = "spark.sql.parquet.outputTimestampType"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 def _spread(spark: SparkSession, folder: Folder) -> tuple[int, float]:
