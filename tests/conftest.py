@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores, small and quick; whoever changes a setting puts it back."""
+    """Spark on two cores, small and quick; whoever changes a setting puts it back.
+
+    A session that is running already, since a test asked for one by itself, is taken.
+    """
+    from pyspark.sql import SparkSession
+
     from nearcast.spark import session
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
 
     scratch: Path = tmp_path_factory.mktemp("spark")
     made = session(

@@ -46,7 +46,11 @@ def test_there_are_examples_and_pages():
 
 
 @pytest.mark.parametrize(("where", "code"), [pytest.param(*e, id=e[0]) for e in examples()])
-def test_every_example_runs(where: str, code: str, capsys: pytest.CaptureFixture[str]):
+def test_every_example_runs(
+    where: str, code: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+):
+    if "nearcast.spark" in code:  # the examples share the tests' session
+        request.getfixturevalue("spark")
     exec(compile(code, where, "exec"), {"__name__": "__main__"})
 
 

@@ -21,6 +21,7 @@ _MODULES = {
         "ground",
         "maintenance",
         "memory",
+        "spark",
         "subscription-matching",
     )
 }

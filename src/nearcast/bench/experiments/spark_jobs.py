@@ -1,0 +1,214 @@
+"""What the `spark` experiment times, in a process of its own: one Spark, one job after another.
+
+Run as a module: it reads one JSON object a line (`{"job": "broadcast", …}`) and answers one
+with the seconds from DataFrames to matches on disk, where they are, and the memory of the
+workers. A process for each number of cores, because one process has one Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast.bench.trial import Timed
+from nearcast.errors import BenchError
+from nearcast.spark import match, session
+
+__all__ = ["Engine"]
+
+_CELL_M = 2000.0  # about the width of a square of `mo`: what a good engineer would choose
+
+
+class Engine:
+    """Spark in a child process, with so many cores."""
+
+    def __init__(self, cores: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="nearcast-bench-spark-"))
+        words = [sys.executable, "-m", __name__, str(cores), str(self.folder / "spark")]
+        self._log = (self.folder / "log").open("w")
+        self._child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self.memory: dict[str, int] = {}
+
+    def run(self, job: str, **arguments: Any) -> Timed:
+        """The seconds of a job, and its matches."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        out = str(self.folder / "matches")
+        print(json.dumps({"job": job, "out": out, **arguments}), file=self._child.stdin, flush=True)
+        line = self._child.stdout.readline()
+        if not line:
+            raise BenchError(f"Spark ended during {job}:\n{(self.folder / 'log').read_text()}")
+        said = json.loads(line)
+        if "error" in said:
+            raise BenchError(f"{job} failed on Spark: {said['error']}")
+        self.memory = said["memory"]
+        table = pq.read_table(out)
+        return Timed(said["seconds"], table.select(["event_id", "subscription_id"]))
+
+    def close(self) -> None:
+        """End the child and remove its files."""
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+        self._child.wait()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# --- in the child ---------------------------------------------------------------------------------
+
+
+def _serve(cores: int, scratch: str) -> None:
+    spark = session(
+        "nearcast bench",
+        f"local[{cores}]",
+        settings={
+            "spark.local.dir": scratch,
+            "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+            "spark.sql.shuffle.partitions": 4 * cores,
+            "spark.driver.memory": "4g",
+        },
+    )
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = _answer(spark, asked)
+        except Exception as error:  # told to the parent, whatever it is
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+def _answer(spark: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    events = spark.read.parquet(asked["events"])
+    subscriptions = spark.read.parquet(asked["subscriptions"])
+    started = perf_counter()
+    pairs = _JOBS[asked["job"]](spark, events, subscriptions, asked)
+    pairs.write.mode("overwrite").parquet(asked["out"])
+    return {"seconds": perf_counter() - started, "memory": _worker_memory()}
+
+
+def _broadcast(_: Any, events: Any, subscriptions: Any, asked: Mapping[str, Any]) -> Any:
+    return match(
+        events, subscriptions, space=asked["space"], index=asked["index"],
+        plan="broadcast", direction="event-matching",
+    )  # fmt: skip
+
+
+def _partitioned(_: Any, events: Any, subscriptions: Any, asked: Mapping[str, Any]) -> Any:
+    return match(
+        events, subscriptions, space=asked["space"], index=asked["index"], plan="partitioned"
+    )
+
+
+def _ready(_: Any, events: Any, __: Any, asked: Mapping[str, Any]) -> Any:
+    return match(events, asked["saved"], space=asked["space"])
+
+
+def _tests(events: Any) -> str:
+    """The filter in SQL: the square, then every interval on the attribute of its name."""
+    names = [field.name for field in events.schema["attributes"].dataType.fields]
+    keys = ", ".join(f"'{name}'" for name in names)
+    values = ", ".join(f"attributes.{name}" for name in names)
+    events.selectExpr(
+        "id as event_id", "lon", "lat",
+        f"map_from_arrays(array({keys}), array({values})) as attributes",
+        f"cast(floor(lon / {_CELL_M}) as int) as cx", f"cast(floor(lat / {_CELL_M}) as int) as cy",
+    ).createOrReplaceTempView("bench_events")  # fmt: skip
+    return (
+        "e.lon between s.xmin and s.xmax and e.lat between s.ymin and s.ymax and "
+        "forall(s.intervals, i -> e.attributes[i.attribute] between i.low and i.high)"
+    )
+
+
+def _grid_join(spark: Any, events: Any, subscriptions: Any, _: Mapping[str, Any]) -> Any:
+    """What one writes without us: cells on both sides, an equi-join, then the filter."""
+    tests = _tests(events)
+    subscriptions.createOrReplaceTempView("bench_subscriptions")
+    return spark.sql(
+        f"""
+        with
+        across as (
+          select *, explode(sequence(cast(floor(xmin / {_CELL_M}) as int),
+                                     cast(floor(xmax / {_CELL_M}) as int))) as cx
+          from bench_subscriptions
+        ),
+        s as (
+          select *, explode(sequence(cast(floor(ymin / {_CELL_M}) as int),
+                                     cast(floor(ymax / {_CELL_M}) as int))) as cy
+          from across
+        )
+        select e.event_id, s.id as subscription_id
+        from bench_events e join s on e.cx = s.cx and e.cy = s.cy
+        where {tests}
+        """
+    )
+
+
+def _nested_loop(spark: Any, events: Any, subscriptions: Any, _: Mapping[str, Any]) -> Any:
+    """Every pair: the smaller side broadcast, and the filter as the join's condition."""
+    tests = _tests(events)
+    subscriptions.createOrReplaceTempView("bench_subscriptions")
+    return spark.sql(
+        "select /*+ BROADCAST(s) */ e.event_id, s.id as subscription_id "
+        f"from bench_events e join bench_subscriptions s on {tests}"
+    )
+
+
+_JOBS = {
+    "broadcast": _broadcast,
+    "partitioned": _partitioned,
+    "ready": _ready,
+    "grid join": _grid_join,
+    "nested loop": _nested_loop,
+}
+
+
+def _worker_memory() -> dict[str, int]:
+    """What workers that map an index hold of it: the file, the workers, their own copies."""
+    files: dict[str, int] = {}
+    workers = copies = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (entry / "smaps").read_text()
+        except OSError:
+            continue
+        if "nearcast-" not in text or "matcher-" not in text:
+            continue
+        inside = mine = 0
+        for line in text.splitlines():
+            if "-" in line.split(" ", 1)[0]:
+                path = line.rsplit(" ", 1)[-1]
+                inside = path.startswith("/") and "nearcast-" in path and "matcher-" in path
+                if inside and Path(path).exists():
+                    files[path] = Path(path).stat().st_size
+                    mine += 1
+            elif inside and line.startswith("Private_Dirty:"):
+                copies += 1024 * int(line.split()[1])
+        workers += mine > 0
+    return {"index file": max(files.values(), default=0), "workers": workers, "copied": copies}
+
+
+def write(table: pa.Table, path: Path, parts: int) -> None:
+    """A table as a folder of Parquet files, so that Spark reads it with several tasks."""
+    path.mkdir(parents=True)
+    rows = -(-table.num_rows // parts)
+    for part in range(parts):
+        pq.write_table(table.slice(part * rows, rows), path / f"part-{part:03}.parquet")
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), sys.argv[2])
