@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["taxis"]
 
 _CABS, _HOURS, _STEP_S = 400, 3, 20.0
-_SUBSCRIPTIONS, _EVENTS = 50_000, 20_000
+_SUBSCRIPTIONS, _EVENTS, _AREAS = 50_000, 20_000, 300
 #: Shares of the drawn fixes that are spoilt, as real ones are: far off, twice, impossible.
 _SPIKES, _REPEATS, _NONSENSE = 0.002, 0.001, 0.0002
 _COMPARED = 4_000
@@ -102,6 +102,7 @@ class _Run:
         wanted = Preparation(
             attributes="market",
             seed=scene.seed,
+            areas=max(1, round(_AREAS * scene.scale)),
             subscriptions=max(1, round(_SUBSCRIPTIONS * scene.scale)),
             events=max(1, round(_EVENTS * scene.scale)),
         )
