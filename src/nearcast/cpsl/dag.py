@@ -61,7 +61,7 @@ class Graph:
         self._constraints: dict[object, Constraints] = {}
         self._known: dict[object, object] = {}
         self._waiting_start: list[Node] = []
-        self._unmatched: list[Primitive] = []  # primitives the matcher has not been told of
+        self._unmatched: dict[int, str | None] = {}  # filters the matcher has not been told of
         self._serial = 0
         self._orders = 0
         self._arrivals: list[tuple[int, int, int, int, Node, Instance]] = []
@@ -179,7 +179,7 @@ class Graph:
         node.order, node.key, node.inputs = self._orders, key, inputs
         self._by_key[key] = self.nodes[node.order] = node
         if isinstance(node, Primitive):
-            self._unmatched.append(node)
+            self._unmatched[node.order] = translate(plan.params[0]).where
         elif isinstance(node, Filter) and isinstance(inputs[0], Primitive) and node.kind in SPATIAL:
             self.locations.add(node.order, inputs[0].order, (node.kind, node.params))
         else:
@@ -232,13 +232,9 @@ class Graph:
     def learn(self) -> None:
         """Tell the matcher of new primitives; once for many composites."""
         if self._unmatched:
-            new = [node for node in self._unmatched if node.uses]
-            self._unmatched = []
+            new, self._unmatched = self._unmatched, {}
             self.matcher.add_subscriptions(
-                [
-                    Subscription(id=str(node.order), where=translate(_primitive(node)).where)
-                    for node in new
-                ]
+                [Subscription(id=str(order), where=where) for order, where in new.items()]
             )
 
     def release(self, node: Node) -> None:
@@ -249,13 +245,13 @@ class Graph:
         del self.nodes[node.order]
         del self._by_key[node.key]
         if isinstance(node, Primitive):
-            if node in self._unmatched:
-                self._unmatched.remove(node)
+            if node.order in self._unmatched:
+                del self._unmatched[node.order]
             else:
                 self.matcher.remove_subscription(str(node.order))
         for below in node.inputs:
             if isinstance(node, Filter) and isinstance(below, Primitive) and node.kind in SPATIAL:
-                self.locations.remove(node.order, below.order, (node.kind, node.params))
+                self.locations.remove(node.order, below.order)
             else:
                 below.parents = tuple(entry for entry in below.parents if entry[0] is not node)
             self.release(below)
@@ -265,10 +261,6 @@ class Graph:
 
 
 _PASSING = ("alias", "or", "happen-in", "overlap", "same-place", "distance", "during", "later")
-
-
-def _primitive(node: Node) -> Any:
-    return node.key
 
 
 def _joining(plan: Plan, mode: str) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from nearcast.cpsl import kernels
 from nearcast.cpsl.instances import Shape, corners
 from nearcast.cpsl.operators.spatial import Relations, region_shape
-from nearcast.kernels import geometry
 from nearcast.matcher.places import Bounds, index_boxes
 from nearcast.model.geometry import Box, Circle, Polygon
 
@@ -30,7 +29,11 @@ I4: TypeAlias = npt.NDArray[np.int32]
 _FEW = 32  # regions of a group that are cheaper to compare than to look up
 _PER_CELL = 2  # cells a region: more make lookups shorter and the grid larger
 _WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
-_OPS = {"happen-in": kernels.HAPPEN_IN, "overlap": kernels.OVERLAP, "same-place": kernels.SAME_PLACE}
+_OPS = {
+    "happen-in": kernels.HAPPEN_IN,
+    "overlap": kernels.OVERLAP,
+    "same-place": kernels.SAME_PLACE,
+}
 _DISTANCE = {"<": kernels.NEARER, "=": kernels.AT, ">": kernels.FARTHER}
 
 #: kind of the operator and its parameters, as in a plan.
@@ -147,7 +150,7 @@ class LocationIndex:
 
     def __init__(self, relations: Relations) -> None:
         self._relations = relations
-        self._groups: dict[int, dict[str, dict[int, RegionTest]]] = {}  # primitive, operator
+        self._groups: dict[int, dict[int, RegionTest]] = {}  # by primitive, by number
         self._changed = True
         self._small: _Tests | None = None
         self._small_numbers: I4 = np.empty(0, np.int32)
@@ -156,17 +159,14 @@ class LocationIndex:
 
     def add(self, number: int, primitive: int, test: RegionTest) -> None:
         """Add a subscription over a primitive."""
-        operators = self._groups.setdefault(primitive, {})
-        operators.setdefault(_level(test), {})[number] = test
+        self._groups.setdefault(primitive, {})[number] = test
         self._changed = True
 
-    def remove(self, number: int, primitive: int, test: RegionTest) -> None:
+    def remove(self, number: int, primitive: int) -> None:
         """Forget a subscription."""
-        operators = self._groups[primitive]
-        del operators[_level(test)][number]
-        if not operators[_level(test)]:
-            del operators[_level(test)]
-        if not operators:
+        members = self._groups[primitive]
+        del members[number]
+        if not members:
             del self._groups[primitive]
         self._changed = True
 
@@ -175,15 +175,15 @@ class LocationIndex:
 
     def members(self, primitive: int) -> list[int]:
         """The subscriptions over a primitive."""
-        return [n for tests in self._groups.get(primitive, {}).values() for n in tests]
+        return list(self._groups.get(primitive, ()))
 
     def _build(self) -> None:
         few: list[RegionTest] = []
         numbers: list[int] = []
         self._spans, self._large = {}, {}
-        for primitive, operators in self._groups.items():
+        for primitive, every in self._groups.items():
             first = len(few)
-            for operator, members in operators.items():
+            for operator, members in _by_operator(every).items():
                 if len(members) < _FEW or operator == ">":
                     few += members.values()
                     numbers += members
@@ -229,9 +229,9 @@ class LocationIndex:
 
     def scan(self, primitive: int, xs: F8, ys: F8) -> tuple[I4, I4]:
         """The plain version: every position against every region over a primitive."""
-        members = [m for tests in self._groups[primitive].values() for m in tests.items()]
-        tests = _Tests([test for _, test in members], self._relations)
-        numbers = np.array([number for number, _ in members], np.int32)
+        members = self._groups[primitive]
+        tests = _Tests(members.values(), self._relations)
+        numbers = np.fromiter(members, np.int32, len(members))
         rows, found = kernels.scan_regions(tests.arrays, xs, ys, self._relations.globe)
         return rows, numbers[found]
 
@@ -244,5 +244,10 @@ class LocationIndex:
         return self._small.nbytes() + self._small_numbers.nbytes + large
 
 
-def _level(test: RegionTest) -> str:
-    return str(test[1][1]) if test[0] == "distance" else test[0]
+def _by_operator(members: dict[int, RegionTest]) -> dict[str, dict[int, RegionTest]]:
+    """The subscriptions over a primitive by operator; distances by their comparison."""
+    found: dict[str, dict[int, RegionTest]] = {}
+    for number, test in members.items():
+        operator = str(test[1][1]) if test[0] == "distance" else test[0]
+        found.setdefault(operator, {})[number] = test
+    return found
