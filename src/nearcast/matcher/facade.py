@@ -292,14 +292,17 @@ class Matcher:
         `now` is the moment that a subscription must not have expired at, by default the
         event's own `end`; with neither, nothing has expired.
         """
-        return self.match_report(event, now)[0]
+        return self._match_one(event, now, new_counters())
 
     def match_report(self, event: Event, now: Time | None = None) -> tuple[list[str], MatchReport]:
         """`match_event` with a count of the work it was."""
+        counters = new_counters()
+        return self._match_one(event, now, counters), MatchReport.of(counters)
+
+    def _match_one(self, event: Event, now: Time | None, counters: Counters) -> list[str]:
         registry.require(self.entry.name, subscriptions=True)
         _check_type("event", event, Event)
         moment = event.end if now is None else to_micros(now, "now")
-        counters = new_counters()
         with self._reading():
             encoded = encode_event(event, self.schema, self.space, intern=False)
             batch = batch_of((encoded,), len(self.schema.columns))
@@ -311,7 +314,7 @@ class Matcher:
             slots.sort()  # ids mostly come in order of arrival: then sorting them is quick
             ids = self._standing.ids.ids_of(slots)
         ids.sort()
-        return ids, MatchReport.of(counters)
+        return ids
 
     def match_events(self, events: Events, now: Time | None = None) -> Any:
         """Pairs (event_id, subscription_id) for many events, as an Arrow table.
