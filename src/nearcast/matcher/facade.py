@@ -324,7 +324,7 @@ class Matcher:
         """
         import pyarrow as pa
 
-        draft, event_numbers, slots, ids = self._match_all(events, now, arrow=True)
+        draft, event_numbers, _, ids = self._match_all(events, now, arrow=True)
         event_ids = draft.ids.take(pa.array(event_numbers))
         return pa.table({"event_id": event_ids, "subscription_id": ids})
 

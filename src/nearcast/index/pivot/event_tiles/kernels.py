@@ -24,7 +24,6 @@ from nearcast.index.pivot.kernels import (
 from nearcast.jit import kernel
 from nearcast.kernels.rows import find_value
 
-
 #: Survivors of a tile from which on down the floats are quicker than the next 512 codes.
 FEW = 3
 
