@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pyspark
 
 from nearcast import Matcher
 from nearcast.datasets import workload
@@ -56,7 +59,7 @@ def main(scratch: str) -> None:
     )
     source = workload("mo", seed=5, k=3)
     wanted, given = source.subscription_table(2000), source.event_table(1500)
-    matcher = Matcher(space=source.space)
+    matcher = Matcher("scan", source.space)
     matcher.add_subscriptions(wanted)
     truth = Counter(zip(*matcher.match_events(given).to_pydict().values(), strict=True))
     events = spark.createDataFrame(given).repartition(12)
@@ -66,7 +69,8 @@ def main(scratch: str) -> None:
     answers: dict[str, Any] = {"wanted": len(truth), "executors": len(before)}
 
     def run(name: str, **options: Any) -> None:
-        pairs = match(events, subscriptions, space=source.space, **options).toArrow()
+        found = match(events, subscriptions, space=source.space, index="scan", **options)
+        pairs = found.toArrow()
         answers[name] = Counter(zip(*pairs.to_pydict().values(), strict=True)) == truth
 
     broadcast = {"plan": "broadcast", "direction": "event-matching"}
@@ -84,8 +88,10 @@ def main(scratch: str) -> None:
     worker.join()
     run("cells", plan="partitioned", cell_rows=1000)
     answers["replaced"] = before[0] not in executors(spark.sparkContext.applicationId)
-    print(json.dumps(answers))
+    work = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     spark.stop()
+    shutil.rmtree(work, ignore_errors=True)
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def test_separate_executors_one_of_them_killed(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark_cluster", str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work"), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=600,

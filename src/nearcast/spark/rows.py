@@ -27,7 +27,7 @@ def accepted(table: Any, side: Side, space: Space) -> tuple[Any, list[Reject]]:
     """(the good rows of a table, the bad ones with reasons).
 
     One pass in bulk if all are good; otherwise blocks, and row by row only in a block with a
-    bad one. Errors that concern a column and not a row are raised.
+    bad one.
     """
     if _fault(table, side, space) is None:
         return table, []

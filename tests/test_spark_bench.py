@@ -1,0 +1,87 @@
+"""The `spark` experiment: every contender gives the same answer, and claims say what they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from nearcast.bench import experiments
+from nearcast.bench.experiments import spark
+from nearcast.bench.experiments.base import settle
+from nearcast.bench.results import Measurement
+from nearcast.bench.runner import measure_all
+from nearcast.errors import BenchError
+
+EXPERIMENT = experiments.experiment("spark")
+
+
+@cache
+def ran() -> tuple[Measurement, ...]:
+    plan = settle(EXPERIMENT, {"index": "scan"}, quick=True)
+    return tuple(measure_all(EXPERIMENT.trials(plan), repetitions=1))
+
+
+@pytest.mark.slow
+def test_all_contenders_agree_with_the_truth():
+    found = {(m.operation, m.contender): m for m in ran()}
+    assert set(found) == {
+        (spark.WHOLE, "broadcast"),
+        (spark.WHOLE, "partitioned"),
+        (spark.WHOLE, "grid join"),
+        (spark.READY, "bare, 2 cores"),
+        (spark.READY, "Spark, 2 cores"),
+        (spark.NESTED, "nested loop"),
+        (spark.NESTED, "broadcast"),
+    }
+    for m in found.values():
+        assert m.agreement.exact
+        assert m.agreement.wanted > 0
+    memory = found[spark.READY, "Spark, 2 cores"].memory
+    assert memory["index file"] > 0
+    assert memory["workers"] >= 1
+
+
+def measurements(n: int) -> list[Measurement]:
+    """As after a run with one core and two, from 1 s to 40 s."""
+    blank = next(m for m in ran() if m.operation == spark.READY)
+    seconds = {
+        (spark.WHOLE, "broadcast"): 2.0,
+        (spark.WHOLE, "partitioned"): 4.0,
+        (spark.WHOLE, "grid join"): 40.0,
+        (spark.READY, "bare, 1 core"): 2.0,
+        (spark.READY, "Spark, 1 core"): 3.8,
+        (spark.READY, "bare, 2 cores"): 1.0,
+        (spark.READY, "Spark, 2 cores"): 2.0,
+        (spark.NESTED, "nested loop"): 1.5,
+    }
+    memory = {"index file": 1000, "workers": 2, "copied": 50}
+    return [
+        replace(
+            blank, operation=operation, contender=contender, seconds=(taken,), memory=memory,
+            parameters={"workload": "mo", "n": 1000 if operation == spark.NESTED else n},
+        )
+        for (operation, contender), taken in seconds.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_claims_are_judged_at_the_targets_size():
+    claims = {c.name.partition(", mo")[0]: c for c in EXPERIMENT.claims(measurements(1_000_000))}
+    assert claims["times a grid join in SQL, broadcast"].met is True
+    assert claims["times a grid join in SQL, partitioned"].value == 10
+    assert claims["Spark's share of the bare rate, 2 cores"].met is False
+    assert claims["two cores against one on Spark"].value == pytest.approx(1.9)
+    assert claims["the index copied by workers, Spark, 2 cores"].met is True
+    nested = claims["nested-loop join"]
+    assert nested.value == 1.5e6
+    assert "extrapolated from 1,000, not measured" in nested.name
+    assert {c.met for c in EXPERIMENT.claims(measurements(1000))} == {None}
+
+
+def test_an_unknown_source_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spark, "Engine", lambda _: type("Idle", (), {"close": lambda _: None})())
+    plan = settle(EXPERIMENT, {"workloads": "taxis"}, quick=True)
+    with pytest.raises(BenchError, match="none of mo, cabs"):
+        list(EXPERIMENT.trials(plan))
