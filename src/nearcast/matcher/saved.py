@@ -24,11 +24,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from nearcast import __version__
 from nearcast.errors import NearcastError, SavedError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def save(matcher: Matcher, folder: str | os.PathLike[str]) -> Header:
                 graph_digest=_digest(graph),
                 buffers=tuple(places),
                 rebuilt=rebuilt,
-                nearcast=__version__,
+                nearcast=version("nearcast"),
             )
             scratch.replace(target / header.data)
         _put_header(target, header)
@@ -226,9 +226,10 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
         header = Header(**{**given, "buffers": places, "graph": graph})
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise SavedError(f"{path}: damaged ({error!r}); save the matcher anew") from None
-    if header.nearcast != __version__:
+    ours = version("nearcast")
+    if header.nearcast != ours:
         raise SavedError(
-            f"{path}: saved by nearcast {header.nearcast}, and this is {__version__}; the same "
+            f"{path}: saved by nearcast {header.nearcast}, and this is {ours}; the same "
             "version has to read it: save it anew"
         )
     if header.byteorder != sys.byteorder:
