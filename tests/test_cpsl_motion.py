@@ -158,7 +158,9 @@ def test_cross_an_object():
 def test_objects_are_compared_at_one_instant():
     pattern = motion.hit(CAR, BUS, distance_m=5, within=60)
     bus, car = track("bus", (0, 0), (0, 0)), track("car", (9, 0), (3, 0))
-    shifted = [Event(e.id, e.attributes, (), e.location, (e.end or 0) + S, (e.end or 0) + S) for e in car]
+    shifted = [
+        Event(e.id, e.attributes, (), e.location, (e.end or 0) + S, (e.end or 0) + S) for e in car
+    ]
     assert found(pattern, bus, shifted) == []
     lasting = track("bus", (0, 0), (0, 0), lasting=3)
     assert len(found(pattern, lasting, shifted)) == 1
