@@ -54,7 +54,7 @@ def _corners(event: Event) -> list[exact.Vertex]:
 
 
 def hull(points: list[exact.Vertex]) -> exact.Ring:
-    """The convex hull, by the definition of its edges' half planes: gift wrapping on a sorted row."""
+    """The convex hull: lower and upper chain of the sorted points."""
     row = sorted(set(points))
     if len(row) < 3:
         return row
@@ -74,7 +74,8 @@ def centre(shape: exact.Shape) -> exact.Vertex:
     area, x, y = exact._moments(ring)
     if area:
         return x / area, y / area
-    return sum(p[0] for p in ring) / Fraction(len(ring)), sum(p[1] for p in ring) / len(ring)
+    n = Fraction(len(ring))
+    return sum((p[0] for p in ring), Fraction(0)) / n, sum((p[1] for p in ring), Fraction(0)) / n
 
 
 def combined(instances: list[Seen]) -> tuple[dict[str, Any], tuple[Any, ...]] | None:
@@ -121,10 +122,10 @@ class Naive:
     def run(self, history: list[Event], until: int) -> list[Found]:
         """All detections, in order."""
         found: list[Seen] = []
-        for event in sorted(history, key=lambda e: e.end):
-            found += self._fire_before(event.end)
-            self._begin(event.end)
-            found += self._one_step(event.end, event, None)
+        for event in sorted(history, key=_end):
+            found += self._fire_before(_end(event))
+            self._begin(_end(event))
+            found += self._one_step(_end(event), event, None)
         self._begin(until)
         found += self._fire_before(until + 1)
         return [_found(one) for one in found if not one.opens]
@@ -163,7 +164,7 @@ class Naive:
         bodies = [self.root, *self.definitions.values()]
         return [node for body in bodies for node in ast.walk(body)]
 
-    def _timed(self) -> list[ast.Expression]:
+    def _timed(self) -> list[Any]:
         kinds = (ast.Negation, ast.Period)
         return sorted(
             {e for e in self._all() if isinstance(e, kinds)},
@@ -171,7 +172,7 @@ class Naive:
         )
 
     def _due(self) -> list[tuple[int, int, int, int, int, Any]]:
-        due = []
+        due: list[Any] = []
         for e in self._timed():
             common = (self.height(e),)
             if isinstance(e, ast.Period):
@@ -236,11 +237,9 @@ class Naive:
         match = evaluate(e, self.event, "planar")
         if match is None:
             return []
-        start = self.event.end if self.event.start is None else self.event.start
+        start, end = _start(self.event), _end(self.event)
         parts = ((self.event_number, self.event),)
-        return [
-            Seen(self.event_number, start, self.event.end, parts, dict(match.bindings), match.opens)
-        ]
+        return [Seen(self.event_number, start, end, parts, dict(match.bindings), match.opens)]
 
     def _either(self, parts: tuple[ast.Expression, ...]) -> list[Seen]:
         kept: list[Seen] = []
@@ -251,11 +250,11 @@ class Naive:
         return kept
 
     def _passes(self, e: Any, one: Seen) -> bool:
-        window = getattr(e, "window", None)
-        if isinstance(e, ast.HappenBetween):
-            return one.start > window.at and one.end <= window.at + window.length
-        if isinstance(e, ast.HappenAfter):
-            return one.start > window.at + window.length
+        if isinstance(e, ast.Temporal):
+            assert isinstance(e.window, ast.Fixed)
+            begin, end = e.window.at, e.window.at + e.window.length
+            between = isinstance(e, ast.HappenBetween)
+            return begin < one.start and one.end <= end if between else one.start > end
         region = e.region if isinstance(e, ast.HappenIn) else e.place
         place = [hull([(Fraction(x), Fraction(y)) for x, y in region.points])]
         return self._spatial(e, place, one.shape())
@@ -313,7 +312,7 @@ class Naive:
         if not all(self._holds(o, chosen) for o in operands):
             return False
         views = [self._view(o, chosen) for o in operands]
-        return True if None in views else self._constraint(e, views)
+        return True if None in views else bool(self._constraint(e, views))
 
     def _view(self, tree: Any, chosen: list[Seen | None]) -> Seen | None:
         if isinstance(tree, int):
@@ -321,7 +320,7 @@ class Naive:
         inner = [self._view(o, chosen) for o in tree[1]]
         return None if None in inner else _joined(-1, inner)
 
-    def _constraint(self, e: Any, views: list[Any]) -> bool:
+    def _constraint(self, e: Any, views: list[Any]) -> Any:
         if _is_unary(e):
             return self._passes(e, views[0])
         if isinstance(e, ast.And):
@@ -651,8 +650,9 @@ class Naive:
         if isinstance(e, ast.HappenBetween | ast.Concurrent):
             leaves, (_, operands) = self.cluster(e)
             if all(isinstance(o, int) for o in operands) and len(operands) == 2:
-                a, b = (self.span(leaves[o]) for o in operands)
-                return a + b if isinstance(e, ast.Concurrent) else a + e.window.length
+                first, second = (self.span(leaves[o]) for o in operands)
+                length = getattr(getattr(e, "window", None), "length", second)
+                return float(first + length)
         return inf
 
     def height(self, e: ast.Expression) -> int:
@@ -689,13 +689,18 @@ def _values(one: Seen) -> Any:
 
 
 def _found(one: Seen) -> Found:
-    parts = sorted(one.parts, key=lambda p: (p[1].end, _start(p[1]), p[0]))
+    parts = sorted(one.parts, key=lambda p: (_end(p[1]), _start(p[1]), p[0]))
     values = tuple((name[1:], value[1]) for name, value in _values(one))
     return Found(tuple(event.id for _, event in parts), one.start, one.end, values)
 
 
+def _end(event: Event) -> int:
+    assert event.end is not None
+    return event.end
+
+
 def _start(event: Event) -> int:
-    return event.end if event.start is None else event.start
+    return _end(event) if event.start is None else event.start
 
 
 def _uses(e: ast.Expression) -> Counter[str]:
@@ -710,7 +715,7 @@ def _is_unary(e: Any) -> bool:
     return isinstance(getattr(e, "place", None), ast.Region)
 
 
-def _body(e: Any) -> ast.Expression:
+def _body(e: Any) -> Any:
     return e.body
 
 

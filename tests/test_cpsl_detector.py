@@ -105,7 +105,7 @@ def test_disorder_within_the_lateness_does_not_matter(
         assume(False)
     # Ends are made different: events that end together count in order of arrival.
     ordered = [
-        Event(e.id, e.attributes, location=e.location, start=e.start, end=e.end * 20 + i)
+        Event(e.id, e.attributes, location=e.location, start=e.start, end=(e.end or 0) * 20 + i)
         for i, e in enumerate(history)
     ]
     draw = random.Random(seed)
@@ -133,14 +133,17 @@ def test_a_clock_that_jumps_back_changes_nothing() -> None:
     detector = made(f"!({A}; 10){B}")
     detector.feed(event("a", 1, 0))
     assert len(detector.advance(50 * S)) == 1
-    assert detector.advance(20 * S) == [] and detector.now == 50 * S
-    assert detector.feed(event("a2", 1, 50)) == [] and detector.late == 1
+    assert detector.advance(20 * S) == []
+    assert detector.now == 50 * S
+    assert detector.feed(event("a2", 1, 50)) == []
+    assert detector.late == 1
 
 
 def test_an_event_that_comes_twice_counts_once() -> None:
     detector = made(f"Q(2){A}", lateness=10)
     detector.feed([event("a", 1, 1), event("a", 1, 1), event("b", 2, 5), event("a", 1, 1)])
-    assert detector.advance(100 * S) == [] and detector.duplicates == 2
+    assert detector.advance(100 * S) == []
+    assert detector.duplicates == 2
     detector = made(f"Q(2){A}")
     detector.feed([event("a", 1, 1), event("a", 1, 1)])
     assert detector.duplicates == 1
@@ -207,7 +210,9 @@ def test_removing_frees_what_nobody_else_uses() -> None:
     detector.check_invariants()
     assert [d.id for d in detector.feed(event("b", 2, 2))] == ["c#1"]
     detector.remove("c")
-    assert detector.nodes == 0 and detector.pending() == 0 and len(detector) == 0
+    assert detector.nodes == 0
+    assert detector.pending() == 0
+    assert len(detector) == 0
     assert detector.feed(event("b2", 2, 3)) == []
     detector.check_invariants()
 
@@ -220,7 +225,8 @@ def test_ids_of_composites() -> None:
         detector.remove("x")
     with pytest.raises(ValidationError, match="Composite"):
         detector.add(A)  # type: ignore[arg-type]
-    assert "c" in detector and len(detector) == 1
+    assert "c" in detector
+    assert len(detector) == 1
 
 
 # --- bad input --------------------------------------------------------------------------------
@@ -246,7 +252,8 @@ def test_a_bad_event_leaves_the_whole_batch_out() -> None:
     detector = made(f"{A} && {B}")
     with pytest.raises(BatchError, match="row 1"):
         detector.feed([event("a", 1, 1), "b"])  # type: ignore[list-item]
-    assert detector.pending() == 0 and detector.now is None
+    assert detector.pending() == 0
+    assert detector.now is None
     globe = Detector()
     with pytest.raises(BatchError, match="latitude"):
         globe.feed(event("a", 1, 1, location=Point(0, 95)))
@@ -273,7 +280,8 @@ def test_many_partial_matches_are_bounded() -> None:
     detector = made(f"{A} && {B}", max_pending=1000)
     for first in range(0, 20_000, 5000):
         detector.feed([event(f"a{i}", 1, i) for i in range(first, first + 5000)])
-    assert detector.pending() == 1000 and detector.overflows == 19_000
+    assert detector.pending() == 1000
+    assert detector.overflows == 19_000
     (found,) = detector.feed(event("b", 2, 30_000))
     assert found.parts == ("a19000", "b")  # the oldest of those that are left
     detector.check_invariants()
@@ -294,9 +302,10 @@ def test_windows_that_pass_leave_nothing_behind() -> None:
 def test_values_join_by_type() -> None:
     text = "(ARITH: k = 1, STRING: v = &x) && (ARITH: k = 2, STRING: v = &x)"
     detector = made(text)
+    values: list[tuple[int, Any]] = [(1, "1"), (2, 1), (2, True), (2, "1")]
     events = [
-        Event(id=f"e{i}", attributes={"k": k, "v": v}, end=i)
-        for i, (k, v) in enumerate([(1, "1"), (2, 1), (2, True), (2, "1")])
+        Event(id=f"e{i}", attributes={"k": k, "v": v}, end=i) for i, (k, v) in enumerate(values)
     ]
     (found,) = detector.feed(events)
-    assert found.parts == ("e0", "e3") and found.attributes == {"x": "1"}
+    assert found.parts == ("e0", "e3")
+    assert found.attributes == {"x": "1"}

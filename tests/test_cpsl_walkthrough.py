@@ -108,10 +108,14 @@ def test_subscription_4_a_free_taxi_near_me() -> None:
 
 def test_subscription_5_a_customer_near_a_shop() -> None:
     text = "@((0,0),(4,0),(4,3),(0,3))(ARITH: ageRange = 25)"
+    shoppers: list[tuple[int, Any]] = [
+        (25, Point(4, 3)),
+        (40, Point(1, 1)),
+        (25, Point(5, 1)),
+        (25, Box(1, 1, 5, 2)),
+    ]
     events = [
         Event(id=f"e{i}", attributes={"ageRange": age}, location=place, end=i)
-        for i, (age, place) in enumerate(
-            [(25, Point(4, 3)), (40, Point(1, 1)), (25, Point(5, 1)), (25, Box(1, 1, 5, 2))]
-        )
+        for i, (age, place) in enumerate(shoppers)
     ]
     assert parts(text, events) == [("e0",)]

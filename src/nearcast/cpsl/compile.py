@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.cpsl import ast
+from nearcast.cpsl.predicates import binds
 from nearcast.errors import ValidationError
 
 __all__ = ["Input", "Op", "Plan", "Tree", "compile_pattern", "leaves_of", "tie_break"]
@@ -313,18 +314,8 @@ def _binds(primitive: ast.Primitive) -> frozenset[str]:
     for predicate in primitive.predicates:
         if isinstance(predicate, ast.TypedPredicate):
             each = [
-                {"&" + t.value.name for t in tests if is_binding(t) and _variable(t)}
+                {"&" + getattr(test, "value").name for test in tests if binds(test)}  # noqa: B009
                 for tests in predicate.any_of
             ]
             found |= set.intersection(*each) if each else set()
     return frozenset(found)
-
-
-def _variable(test: ast.Test) -> bool:
-    return isinstance(getattr(test, "value", None), ast.Variable)
-
-
-def is_binding(test: Any) -> bool:
-    """Whether a test binds a variable instead of comparing with it."""
-    value = getattr(test, "value", None)
-    return isinstance(value, ast.Variable) and test.op == "=" and value.op is None

@@ -143,7 +143,7 @@ class Graph:
         key = self._key(plan, mode, epoch, inputs, names)
         node = self._by_key.get(key)
         if node is None:
-            node = self._make(plan, mode, names, inputs)
+            node = self._make(plan, mode, names)
             self._install(node, key, plan, inputs)
         else:
             for below in inputs:
@@ -191,9 +191,7 @@ class Graph:
             else:
                 self._waiting_start.append(node)
 
-    def _make(
-        self, plan: Plan, mode: str, names: tuple[str | None, ...], inputs: tuple[Node, ...]
-    ) -> Node:
+    def _make(self, plan: Plan, mode: str, names: tuple[str | None, ...]) -> Node:
         height, tie, params = plan.height, plan.tie, plan.params
         lags = tuple(given.plan.lag for given in plan.inputs)
         match plan.kind:
@@ -218,7 +216,8 @@ class Graph:
             case "period":
                 return Period(names, height, tie, params[0])
             case "sliding":
-                return Sliding(names, height, *params, lags[0])
+                n, length, skip = params
+                return Sliding(names, height, n, length, skip, lags[0])
         return Filter(names, height, plan.kind, params, self.relations)
 
     def _shared(self, plan: Plan) -> Constraints:

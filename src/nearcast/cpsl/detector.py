@@ -92,6 +92,11 @@ class Detector:
         return self._graph.now if self._graph.started else None
 
     @property
+    def due(self) -> Micros:
+        """When the next time event fires; FOREVER if none is waiting."""
+        return self._graph.timers.next()
+
+    @property
     def overflows(self) -> int:
         """How many waiting instances full queues have let go."""
         return self._graph.overflows

@@ -13,6 +13,7 @@ nearly every place.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -41,7 +42,7 @@ def _staircase(test: RegionTest, relations: Relations) -> list[tuple[float, floa
     angles = [math.pi / 8 * step for step in range(5)]
     halves = [
         (radius * math.cos(low), radius * math.sin(high))
-        for low, high in zip(angles[:-1], angles[1:], strict=True)
+        for low, high in itertools.pairwise(angles)
     ]
     return [(x - w, y - h, x + w, y + h) for w, h in halves]
 

@@ -199,6 +199,7 @@ class CompositeEvent(Event):
     __slots__ = ("_place", "composite_id", "parts")
     composite_id: str
     parts: tuple[str, ...]
+    _place: Any
 
     def __init__(
         self,
@@ -209,6 +210,7 @@ class CompositeEvent(Event):
         location: Location | None = None,
         start: Micros | None = None,
         end: Micros | None = None,
+        expires: Micros | None = None,
     ) -> None:
         # What a detector makes needs no second look: `Event.__init__` would double the cost.
         put = object.__setattr__
@@ -220,10 +222,10 @@ class CompositeEvent(Event):
         put(self, "_place", location)
         put(self, "start", start)
         put(self, "end", end)
-        put(self, "expires", None)
+        put(self, "expires", expires)
 
     @property
-    def location(self) -> Location | None:  # type: ignore[override]  # read-only there, too
+    def location(self) -> Location | None:
         """The hull of the parts' places."""
         place = self._place
         if isinstance(place, Instance):
@@ -242,7 +244,7 @@ class CompositeEvent(Event):
         return f"CompositeEvent(id={self.id!r}, parts={self.parts!r}, end={self.end!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        place = (dict(self.attributes), self.location, self.start, self.end)
+        place = (dict(self.attributes), self.location, self.start, self.end, self.expires)
         return (CompositeEvent, (self.id, self.composite_id, self.parts, *place))
 
 

@@ -77,7 +77,7 @@ def distance_of_point(kind, floats, off, x, y, globe):
 @kernel
 def point_passes(op, limit, tolerance, kind, floats, off, cx, cy, x, y, globe):
     """Whether a point satisfies a unary location subscription with this region."""
-    if op == HAPPEN_IN or op == OVERLAP:
+    if op in (HAPPEN_IN, OVERLAP):
         return point_in_shape(kind, floats, off, x, y, globe)
     if op == SAME_PLACE:
         if globe:

@@ -236,12 +236,13 @@ class LocationIndex:
         return rows, numbers[found]
 
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Bytes of the arrays and of the tests they are made from."""
         if self._changed:
             self._build()
         assert self._small is not None
+        kept = sum(232 + 100 * len(members) for members in self._groups.values())
         large = sum(grid.nbytes() + ids.nbytes for g in self._large.values() for grid, ids in g)
-        return self._small.nbytes() + self._small_numbers.nbytes + large
+        return kept + self._small.nbytes() + self._small_numbers.nbytes + large
 
 
 def _by_operator(members: dict[int, RegionTest]) -> dict[str, dict[int, RegionTest]]:

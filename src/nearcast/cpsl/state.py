@@ -108,7 +108,7 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
         for at, node in enumerate(_below(registration.root))
     }
     for number, dumped in known["nodes"].items():
-        nodes[number].load(dumped, graph)
+        nodes[number].load(dumped)
     graph.timers.load(known["timers"], nodes)
     return detector
 
@@ -116,6 +116,7 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
 def memory(detector: Detector) -> dict[str, int]:
     """Bytes by part, as far as Python tells. O(nodes + pending)."""
     graph = detector._graph
+    graph.learn()
     nodes = sum(_node_bytes(node) for node in graph.nodes.values())
     nodes += sum(sys.getsizeof(r) for r in detector._registrations.values())
     nodes += sys.getsizeof(detector._registrations) + sys.getsizeof(graph.nodes)
@@ -140,6 +141,7 @@ def memory(detector: Detector) -> dict[str, int]:
 def _node_bytes(node: Node) -> int:
     total = sys.getsizeof(node) + sys.getsizeof(node.parents) + sys.getsizeof(node.names)
     total += sys.getsizeof(node.inputs) + sys.getsizeof(node.roots)
+    total += 72 * len(node.parents)  # a pair for each of those above
     if not isinstance(node, Primitive):
         total += sys.getsizeof(node.key)
     return total
@@ -157,7 +159,8 @@ def _measure(instance: Instance, known: dict[int, int]) -> None:
 def check(detector: Detector) -> None:
     """Structure and boundedness: see `Detector.check_invariants`."""
     graph = detector._graph
-    assert not graph.found and not graph._arrivals, "a step was left unfinished"
+    assert not graph.found, "a step was left unfinished"
+    assert not graph._arrivals, "a step was left unfinished"
     uses: dict[Node, int] = {}
     reachable: set[Node] = set()
     for registration in detector._registrations.values():
@@ -171,7 +174,8 @@ def check(detector: Detector) -> None:
             assert (node, port) in below.parents or below.height == 0
     for node in reachable:
         assert node.uses == uses[node], "uses are miscounted"
-        assert graph._by_key[node.key] is node and graph.nodes[node.order] is node
+        assert graph._by_key[node.key] is node
+        assert graph.nodes[node.order] is node
         assert all(node.height > below.height for below in node.inputs)
         if graph.started:
             node.check(graph.now)

@@ -1,6 +1,6 @@
 """The workloads of Grus (§5.1 to §5.3), seeded: composites as CPSL text, and their events.
 
-All three live on a plane in metres. `logistics` has as many detections as it says; in `taxis`
+All three live on a plane in metres. `logistics` says which detections it was made for; in `taxis`
 and `shopping` regions cover half of the map, so that about half of the events match.
 """
 
@@ -29,15 +29,21 @@ _TAXI = 'STRING: type = "TAXI", STRING: state = "uncarry"'
 class CompositeWorkload:
     """Composites as texts, the events they wait for, and how many detections that makes.
 
-    `detections` is None where only the share of matching events is known. `movers` says who
-    published each event.
+    `runs` are the detections that the events were made for: the composite's number and the ids
+    of the events. A workload of regions says instead where they are (`centres`, `size`: the
+    radius of a disc or half the side of a square), which group each belongs to (`wanted`), and
+    who published each event (`movers`) for which group (`given`).
     """
 
     name: str
     texts: tuple[str, ...]
     events: tuple[Event, ...]
-    detections: int | None
-    movers: tuple[int, ...] = ()
+    runs: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    centres: F8 | None = None
+    size: float = 0.0
+    wanted: NDArray[np.int64] | None = None
+    given: NDArray[np.int64] | None = None
+    movers: NDArray[np.int64] | None = None
 
 
 def logistics(composites: int = 15_000, events: int = 60_000, seed: int = 1) -> CompositeWorkload:
@@ -59,14 +65,17 @@ def logistics(composites: int = 15_000, events: int = 60_000, seed: int = 1) -> 
     twos, fours = events // 3, events // 12
     runs = rng.permutation(np.arange(twos + fours))
     made: list[Event] = []
+    expected: list[tuple[int, tuple[str, ...]]] = []
     for run in runs.tolist():
+        first = len(made)
         if run < twos:
             i = run % (2 * third)
             _pair(made, i, i < third, *depots[i])
         else:
             i = 2 * third + (run - twos) % third
-            _four(made, i, composites, *depots[i])
-    return CompositeWorkload("logistics", tuple(texts), tuple(made), twos + fours)
+            _four(made, i, *depots[i])
+        expected.append((i, tuple(event.id for event in made[first:])))
+    return CompositeWorkload("logistics", tuple(texts), tuple(made), tuple(expected))
 
 
 def _vehicle(number: int) -> str:
@@ -99,7 +108,7 @@ def _deviation(i: int) -> str:
 
 def _truck(made: list[Event], number: int, x: float, y: float, at: Micros) -> None:
     place = Point(round(x, 1), round(y, 1))
-    attributes = {"id": number, "type": "truck"}
+    attributes: dict[str, float | int | str | bool] = {"id": number, "type": "truck"}
     made.append(Event(f"e{len(made)}", attributes, location=place, start=at, end=at))
 
 
@@ -110,7 +119,7 @@ def _pair(made: list[Event], i: int, leaves: bool, x: float, y: float) -> None:
         _truck(made, i, x + away, y, _tick(len(made)))
 
 
-def _four(made: list[Event], i: int, composites: int, x: float, y: float) -> None:
+def _four(made: list[Event], i: int, x: float, y: float) -> None:
     """Two vehicles together, then apart: each pair at one instant."""
     for away in (0.0, 900.0):
         at = _tick(len(made))
@@ -135,7 +144,8 @@ def taxis(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> C
         return {"id": mover, "type": "TAXI", "state": "uncarry"}
 
     made, movers = _walks(rng, events, 800, side, 50.0, attributes)
-    return CompositeWorkload("taxis", texts, made, None, movers)
+    group = np.zeros(subscriptions, np.int64), np.zeros(events, np.int64)
+    return CompositeWorkload("taxis", texts, made, (), spots, radius, *group, movers)
 
 
 def shopping(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> CompositeWorkload:
@@ -153,7 +163,8 @@ def shopping(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -
         return {"username": "abcde"[mover], "ageRange": _AGES[mover % len(_AGES)]}
 
     made, movers = _walks(rng, events, 5, side, 20.0, attributes)
-    return CompositeWorkload("shopping", texts, made, None, movers)
+    groups = np.arange(subscriptions) % len(_AGES), movers % len(_AGES)
+    return CompositeWorkload("shopping", texts, made, (), spots, shop / 2, *groups, movers)
 
 
 def _walks(
@@ -163,7 +174,7 @@ def _walks(
     side: float,
     step: float,
     attributes: Callable[[int], dict[str, float | int | str | bool]],
-) -> tuple[tuple[Event, ...], tuple[int, ...]]:
+) -> tuple[tuple[Event, ...], NDArray[np.int64]]:
     """Movers who go straight to one random place after another; arrivals are Poisson."""
     who = rng.integers(0, movers, events)
     times = EPOCH + np.cumsum(rng.exponential(1e6 / 500, events)).astype(np.int64)
@@ -178,7 +189,7 @@ def _walks(
             goals[mover] = rng.uniform(0, side, 2)
         x, y = places[mover].round(1).tolist()
         made.append(Event(f"e{i}", attributes(mover), location=Point(x, y), start=at, end=at))
-    return tuple(made), tuple(who.tolist())
+    return tuple(made), who
 
 
 #: The workloads by name.

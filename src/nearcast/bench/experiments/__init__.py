@@ -17,11 +17,13 @@ _MODULES = {
     name: f"nearcast.bench.experiments.{name.replace('-', '_')}"
     for name in (
         "ablation",
+        "composite",
         "event-matching",
         "ground",
         "maintenance",
         "memory",
         "spark",
+        "spatio-textual",
         "subscription-matching",
     )
 }

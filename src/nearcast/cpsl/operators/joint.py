@@ -43,6 +43,7 @@ class Joint(Node):
         self.queues: tuple[Queue, ...] | None = None  # made when first needed: most stay idle
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         for check in self.constraints.solo[port]:
             chosen: list[Any] = [None] * self.constraints.ports
             chosen[port] = instance
@@ -216,6 +217,7 @@ class Joint(Node):
                 self._drop(at, number, run)
 
     def forgotten(self, port: int, token: int, run: Run) -> None:
+        """An instance that can match no longer."""
         assert self.queues is not None
         instance = self.queues[port].items.get(token)
         if instance is None:
@@ -231,23 +233,27 @@ class Joint(Node):
     # -- looking inside ----------------------------------------------------------
 
     def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
         if self.queues is None:
             return []
         return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         if not self.pending():
             return None
         assert self.queues is not None
         return [list(queue.items.items()) for queue in self.queues]
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         self.queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
         for queue, items in zip(self.queues, state, strict=True):
             for arrival, instance in items:
                 queue.add(arrival, instance)
 
     def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""
         for port, instance in self.pending():
             assert self.constraints.until(port, instance) >= now, "waits though it is too old"
             need = self.constraints.needs[port]

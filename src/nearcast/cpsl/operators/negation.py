@@ -41,18 +41,22 @@ class NotFixed(Node):
             run.wake(self.at + self.length, self, -1, 0)
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         if self.at < instance.end <= self.at + self.length:
             self.blocked = True
 
     def timed(self, token: int, run: Run) -> None:
+        """A time event that the node asked for."""
         if not self.blocked:
             end = self.at + self.length
             run.emit(self, Instance(run.serial(), self.at, end))
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return self.blocked or None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         self.blocked = bool(state)
 
 
@@ -79,6 +83,7 @@ class NotFollowing(Node):
         self.queues = (Queue(joining), Queue(joining))
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         openers, blockers = self.queues
         if port == 0:
             self._open(instance, run)
@@ -109,6 +114,7 @@ class NotFollowing(Node):
         run.wake(deadline, self, run.step, token)
 
     def timed(self, token: int, run: Run) -> None:
+        """A time event that the node asked for."""
         instance = self.queues[0].remove(token)
         if instance is not None:
             self._fire(instance, run)
@@ -118,18 +124,23 @@ class NotFollowing(Node):
         run.emit(self, Instance(run.serial(), a.start, end, None, (a,), a.bindings, a.opens))
 
     def forgotten(self, port: int, token: int, run: Run) -> None:
+        """An instance that can match no longer."""
         self.queues[port].remove(token)
 
     def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
         return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return [list(q.items.items()) for q in self.queues] if self.pending() else None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         _load(self.queues, state)
 
     def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""
         for port, instance in self.pending():
             until = instance.end + (self.length if port == 0 else self.lag - 1)
             assert until >= now, "waits though its window is over"
@@ -155,6 +166,7 @@ class NotEnclosed(Node):
         self.queues = (Queue(()), Queue(()), Queue(()))
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         if port == 2:
             self._block(instance, run)
             return
@@ -235,20 +247,25 @@ class NotEnclosed(Node):
                 run.forget(until, self, 2, token)
 
     def forgotten(self, port: int, token: int, run: Run) -> None:
+        """An instance that can match no longer."""
         if port == 1:
             self.queues[1].remove(token)
         self._prune(run)
 
     def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
         return [(p, i) for p, queue in enumerate(self.queues) for i in queue.items.values()]
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return [list(q.items.items()) for q in self.queues] if self.pending() else None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         _load(self.queues, state)
 
     def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""
         openers, closers, blockers = self.queues
         for b in closers.items.values():
             assert b.start + self.lags[0] - 1 >= now, "a closer waits for nothing"

@@ -70,7 +70,7 @@ class Node:
         """The state as plain values; None if there is none."""
         return None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
 
     def check(self, now: Micros) -> None:

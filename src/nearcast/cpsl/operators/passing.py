@@ -33,6 +33,7 @@ class Alias(Node):
     __slots__ = ()
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         run.emit(self, instance)
 
 
@@ -62,6 +63,7 @@ class Filter(Node):
         return self.test(instance)
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         if self.holds(instance):
             run.emit(self, instance)
 
@@ -77,6 +79,7 @@ class Either(Node):
         self.seen: list[Instance] = []
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         if run.step != self.step:
             self.step, self.seen = run.step, []
         for other in self.seen:

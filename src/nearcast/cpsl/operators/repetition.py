@@ -37,7 +37,7 @@ class _Groups(Node):
         self.groups: dict[Key, list[Instance]] = {}
 
     def _join(self, key: Key, instance: Instance, run: Run) -> list[Instance]:
-        """Add an occurrence to its group; too many groups, or too large a one, let go the oldest."""
+        """Add an occurrence to its group; too many, or too many groups, let go the oldest."""
         group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= run.max_pending:
@@ -51,12 +51,15 @@ class _Groups(Node):
         return group
 
     def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
         return [(0, instance) for group in self.groups.values() for instance in group]
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return list(self.groups.items()) or None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         self.groups = {key: list(group) for key, group in state}
 
 
@@ -71,6 +74,7 @@ class Count(_Groups):
         self.mode = mode
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         key = _key(instance)
         whole = self.mode in ("chronicle", "recent")  # these look at all occurrences as one row
         group = self._join(() if whole else key, instance, run)
@@ -90,6 +94,7 @@ class Count(_Groups):
         run.emit(self, _together(chosen, key, run))
 
     def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""
         if self.mode != "chronicle":
             most = self.n if self.mode == "recent" else self.n - 1
             assert all(0 < len(group) <= most for group in self.groups.values())
@@ -112,22 +117,26 @@ class Period(_Groups):
         self.registered = registered
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         if not self.groups:
             periods = max(1, -((self.registered - run.now) // self.length))
             run.wake(self.registered + periods * self.length, self, -1, 0)
         self._join(_key(instance), instance, run)
 
     def timed(self, token: int, run: Run) -> None:
+        """A time event that the node asked for."""
         groups, self.groups = self.groups, {}
         for key, group in groups.items():
             run.emit(self, _together(group, key, run))
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return self.registered, list(self.groups.items())
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         self.registered = state[0]
-        super().load(state[1], run)
+        super().load(state[1])
 
 
 class Sliding(Node):
@@ -155,6 +164,7 @@ class Sliding(Node):
         self.rows: dict[Key, tuple[int, dict[int, Instance]]] = {}
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
+        """Take an instance of an input."""
         key = _key(instance)
         if key not in self.rows and len(self.rows) >= run.max_pending:
             del self.rows[next(iter(self.rows))]
@@ -178,13 +188,17 @@ class Sliding(Node):
             del latest[number]
 
     def pending(self) -> list[tuple[int, Instance]]:
+        """What waits here, with the port it came in by."""
         return [(0, i) for _, latest in self.rows.values() for i in latest.values()]
 
     def dump(self) -> object:
+        """The state as plain values; None if there is none."""
         return list(self.rows.items()) or None
 
-    def load(self, state: Any, run: Run) -> None:
+    def load(self, state: Any) -> None:
+        """Take over a state that `dump` gave."""
         self.rows = {key: (count, dict(latest)) for key, (count, latest) in state}
 
     def check(self, now: Micros) -> None:
+        """Raise AssertionError where the node keeps what can never match."""
         assert all(0 < len(latest) <= self.n for _, latest in self.rows.values())

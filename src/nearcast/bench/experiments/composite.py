@@ -1,0 +1,326 @@
+"""`composite`: detecting patterns in space and time, as Grus measures it (§5.1 to §5.3).
+
+Logistics: batches and single events, and the modified SIENA, where the broker only matches
+plain events and clients do the composite part. Taxis and shopping: unary location
+subscriptions by a plain compiled loop and by the index, whole detection, memory before and
+after, and the safe rectangles that keep positions on the publishers' side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.bench.experiments.base import Experiment, Plan, Setting
+from nearcast.bench.plots import Figure
+from nearcast.bench.results import Claim, Measurement
+from nearcast.bench.trial import Contender, Scalar, Task, Trial
+from nearcast.cpsl.compile import compile_pattern
+from nearcast.cpsl.composite import Composite
+from nearcast.cpsl.detector import Detector
+from nearcast.cpsl.glr import SafeRectangles
+from nearcast.cpsl.location_index import LocationIndex, RegionTest
+from nearcast.cpsl.operators.spatial import Relations
+from nearcast.datasets.grus import GRUS, CompositeWorkload
+from nearcast.model.geometry import Box, Point
+
+__all__ = ["EXPERIMENT"]
+
+DETECT = "logistics: detect"
+FIND = "find location subscriptions"
+STREAM = "detect location subscriptions"
+SAFE = "keep safe rectangles"
+
+_CLIENTS = 4
+_PER_CELL = 1.25  # regions a cell of the safe rectangles' map
+_CHUNK = 500
+
+
+def _trials(plan: Plan) -> Iterator[Trial]:
+    yield _logistics(plan)
+    for name in plan.texts("scenarios"):
+        source = GRUS[name](plan.number("subscriptions"), plan.number("positions"), plan.seed)
+        yield from _Places(source).trials()
+
+
+def _composites(source: CompositeWorkload) -> list[Composite]:
+    return [Composite(id=str(i), text=text) for i, text in enumerate(source.texts)]
+
+
+def _filled(composites: Sequence[Composite]) -> Detector:
+    detector = Detector("planar", longest=0)
+    for composite in composites:
+        detector.add(composite)
+    detector.feed(())
+    return detector
+
+
+# --- §5.1 ----------------------------------------------------------------------------------------
+
+
+def _logistics(plan: Plan) -> Trial:
+    source = GRUS["logistics"](plan.number("composites"), plan.number("events"), plan.seed)
+    composites = _composites(source)
+    point: dict[str, Scalar] = {"composites": len(composites)}
+    return Trial(
+        DETECT,
+        (
+            Contender("batch", partial(_feeding, source, composites, False)),
+            Contender("one by one", partial(_feeding, source, composites, True)),
+            Contender("clients detect (SIENA)", partial(_siena, source, composites)),
+        ),
+        lambda: sorted((str(number), parts) for number, parts in source.runs),
+        point,
+        len(source.events),
+        "event",
+        at_most=3,
+    )
+
+
+def _answer(found: Sequence[Any]) -> object:
+    return sorted((one.composite_id, one.parts) for one in found)
+
+
+def _feeding(source: CompositeWorkload, composites: list[Composite], singly: bool) -> Task:
+    """A detector of its own a repetition: a stream cannot be fed twice."""
+    detector = [_filled(composites)]
+    idle = detector[0].memory()["total"]
+
+    def before() -> None:
+        detector[0] = _filled(composites)
+
+    def run() -> object:
+        if not singly:
+            return detector[0].feed(source.events)
+        return [one for event in source.events for one in detector[0].feed(event)]
+
+    def memory() -> Mapping[str, int]:
+        # The broker sends one message a detection.
+        return {"idle": idle, "after": detector[0].memory()["total"], "messages": len(source.runs)}
+
+    return Task(run, before=before, answer=_answer, memory=memory)
+
+
+def _siena(source: CompositeWorkload, composites: list[Composite]) -> Task:
+    """The broker forwards plain events to clients, each of which has a part of the composites."""
+    shares = [composites[client::_CLIENTS] for client in range(_CLIENTS)]
+    brokers: list[Detector] = []
+    messages = [0]
+
+    def before() -> None:
+        brokers[:] = [_filled(share) for share in shares]
+
+    def run() -> object:
+        found: list[Any] = []
+        messages[0] = 0
+        for client in brokers:  # a client hears of an event if one of its primitives matches
+            graph = client._graph
+            graph.learn()
+            rows, _ = graph.matcher.match_numbers(source.events)
+            heard = [source.events[row] for row in np.unique(rows).tolist()]
+            messages[0] += len(heard)
+            found += client.feed(heard)
+        return found
+
+    return Task(run, before=before, answer=_answer, memory=lambda: {"messages": messages[0]})
+
+
+# --- §5.2 and §5.3 --------------------------------------------------------------------------------
+
+
+class _Places:
+    """A workload of unary location subscriptions, and the pairs that match."""
+
+    def __init__(self, source: CompositeWorkload) -> None:
+        self.source = source
+        self.composites = _composites(source)
+        plans = [compile_pattern(composite.pattern) for composite in self.composites]
+        self.tests: list[RegionTest] = [(plan.kind, plan.params) for plan in plans]
+        spots = [event.location for event in source.events]
+        self.xs = np.array([spot.x for spot in spots if isinstance(spot, Point)])
+        self.ys = np.array([spot.y for spot in spots if isinstance(spot, Point)])
+        assert source.given is not None
+        assert source.wanted is not None
+        assert source.movers is not None
+        assert source.centres is not None
+        self.given, self.wanted = source.given, source.wanted
+        self.movers, self.centres = source.movers, source.centres
+        self.relations = Relations("planar", 1.0)
+        self.truth = self._pairs()
+
+    def trials(self) -> Iterator[Trial]:
+        name, subscriptions = self.source.name, len(self.tests)
+        point: dict[str, Scalar] = {"scenario": name, "subscriptions": subscriptions}
+        work = len(self.source.events)
+        contenders = (Contender("plain loop", self._scan), Contender("index", self._lookup))
+        yield Trial(FIND, contenders, lambda: self.truth, point, work, "event", at_most=3)
+        stream = (Contender("detector", self._stream),)
+        yield Trial(STREAM, stream, lambda: self.truth, point, work, "event", at_most=3)
+        safe = (Contender("publishers", self._safe),)
+        yield Trial(SAFE, safe, lambda: True, point, work, "event", at_most=3)
+
+    def _keys(self, rows: npt.NDArray[Any], subscriptions: npt.NDArray[Any]) -> bytes:
+        """Pairs in a form that can be compared."""
+        return np.sort(rows.astype(np.int64) * len(self.tests) + subscriptions).tobytes()
+
+    def _pairs(self) -> bytes:
+        """By the definition, with NumPy: nothing of the detector is used."""
+        rows, found = [], []
+        x, y, size = self.centres[:, 0], self.centres[:, 1], self.source.size
+        for first in range(0, len(self.xs), _CHUNK):
+            dx = np.abs(self.xs[first : first + _CHUNK, None] - x)
+            dy = np.abs(self.ys[first : first + _CHUNK, None] - y)
+            if self.source.name == "taxis":
+                inside = np.sqrt(dx * dx + dy * dy) < size
+            else:
+                inside = (dx <= size) & (dy <= size)
+            inside &= self.given[first : first + _CHUNK, None] == self.wanted
+            at, which = np.nonzero(inside)
+            rows.append(at + first)
+            found.append(which)
+        every = np.concatenate(rows)
+        self.matching = np.zeros(len(self.xs), np.bool_)
+        self.matching[every] = True
+        return self._keys(every, np.concatenate(found))
+
+    def _index(self) -> LocationIndex:
+        index = LocationIndex(self.relations)
+        for number, test in enumerate(self.tests):
+            index.add(number, int(self.wanted[number]), test)
+        index.nbytes()
+        return index
+
+    def _scan(self) -> Task:
+        index = self._index()
+        groups = [
+            (group, np.flatnonzero(self.given == group)) for group in np.unique(self.given).tolist()
+        ]
+
+        def run() -> object:
+            return [(at, *index.scan(group, self.xs[at], self.ys[at])) for group, at in groups]
+
+        def answer(found: Any) -> object:
+            rows = np.concatenate([at[row] for at, row, _ in found])
+            return self._keys(rows, np.concatenate([which for _, _, which in found]))
+
+        return Task(run, answer=answer)
+
+    def _lookup(self) -> Task:
+        index = self._index()
+        return Task(
+            lambda: index.lookup(self.given, self.xs, self.ys),
+            answer=lambda found: self._keys(*found),
+            memory=lambda: {"index": index.nbytes()},
+        )
+
+    def _stream(self) -> Task:
+        detector = [_filled(self.composites)]
+        idle = detector[0].memory()["total"]
+
+        def before() -> None:
+            detector[0] = _filled(self.composites)
+
+        def answer(found: Any) -> object:
+            rows = np.array([int(one.parts[0][1:]) for one in found])
+            return self._keys(rows, np.array([int(one.composite_id) for one in found]))
+
+        def memory() -> Mapping[str, int]:
+            return {"idle": idle, "after": detector[0].memory()["total"]}
+
+        return Task(
+            lambda: detector[0].feed(self.source.events),
+            before=before,
+            answer=answer,
+            memory=memory,
+        )
+
+    def _safe(self) -> Task:
+        """Publishers of each group among the regions of that group."""
+        groups = np.unique(self.given).tolist()
+        side = float(max(self.xs.max(), self.ys.max(), self.centres.max())) + 1.0
+        maps = []
+        for group in groups:
+            mine = np.flatnonzero(self.wanted == group).tolist()
+            tests = [self.tests[number] for number in mine]
+            cells = max(1, int(np.sqrt(len(tests) / _PER_CELL)))
+            maps.append(SafeRectangles(tests, self.relations, Box(0, 0, side, side), cells))
+        kept = [0]
+
+        def run() -> npt.NDArray[np.bool_]:
+            sent = np.zeros(len(self.xs), np.bool_)
+            for group, rectangles in zip(groups, maps, strict=True):
+                at = np.flatnonzero(self.given == group)
+                sent[at] = rectangles.sent(
+                    self.movers[at], self.xs[at], self.ys[at], self.matching[at]
+                )
+            return sent
+
+        def answer(sent: npt.NDArray[np.bool_]) -> object:
+            """Right if every position that somebody wants was sent."""
+            quiet = ~self.matching
+            kept[0] = int(1000 * float((quiet & ~sent).sum()) / max(1.0, float(quiet.sum())))
+            return not bool((self.matching & ~sent).any())
+
+        return Task(run, answer=answer, memory=lambda: {"kept per mille": kept[0]})
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
+    claims: list[Claim] = []
+    by_name = {(m.operation, m.contender, m.parameters.get("scenario")): m for m in measurements}
+    for (operation, contender, scenario), m in by_name.items():
+        if operation == DETECT:
+            claims += _logistics_claims(m, contender)
+        elif operation == FIND and contender == "index":
+            plain = by_name[(FIND, "plain loop", scenario)]
+            factor = plain.spread.median / m.spread.median
+            claims.append(Claim(f"index against the plain loop, {scenario}", factor, "times", 20))
+        elif operation == STREAM:
+            claims.append(Claim(f"detect, {scenario}", m.rate, "events/s", 20_000))
+            grown = m.memory["after"] / m.memory["idle"]
+            claims.append(
+                Claim(f"memory after / before, {scenario}", grown, "times", 1.1, "at most")
+            )
+        elif operation == SAFE:
+            share = m.memory["kept per mille"] / 10
+            claims.append(Claim(f"kept by publishers, {scenario}", share, "%", 80))
+    return claims
+
+
+def _logistics_claims(m: Measurement, contender: str) -> list[Claim]:
+    target = {"batch": 20_000.0, "one by one": 8_000.0}.get(contender)
+    claims = [
+        Claim(f"detect, {contender}", m.rate, "events/s", target),
+        Claim(f"messages, {contender}", m.memory["messages"], "messages"),
+    ]
+    if contender == "batch":
+        each = m.memory["idle"] / int(m.parameters["composites"])
+        claims.append(Claim("an idle composite", each, "bytes", 4096, "at most"))
+    return claims
+
+
+EXPERIMENT = Experiment(
+    name="composite",
+    summary="composite events: logistics, taxis and shopping of Grus, and safe rectangles",
+    settings=(
+        Setting("composites", (15_000,), (30,), "how many in the logistics scenario"),
+        Setting("events", (60_000,), (120,), "how many in the logistics scenario"),
+        Setting("scenarios", ("taxis", "shopping"), ("taxis", "shopping"), "of unary locations"),
+        Setting("subscriptions", (10_000,), (200,), "how many unary location subscriptions"),
+        Setting("positions", (80_000,), (400,), "how many events in those scenarios"),
+    ),
+    trials=_trials,
+    claims=_claims,
+    figures=(
+        Figure("detect", "Logistics (§5.1)", DETECT, "rate"),
+        Figure(
+            "find", "Unary location subscriptions (§5.2, §5.3)", FIND, "rate", x="subscriptions"
+        ),
+    ),
+)

@@ -1,0 +1,117 @@
+"""The index of unary location subscriptions against the plain loop and the single tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.cpsl.composite import Composite
+from nearcast.cpsl.detector import Detector
+from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.location_index import LocationIndex, RegionTest, reach_of
+from nearcast.cpsl.operators.filters import unary
+from nearcast.cpsl.operators.spatial import Relations
+from nearcast.datasets.grus import shopping, taxis
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point
+
+KINDS = ["happen-in", "overlap", "same-place", "<", "=", ">"]
+
+
+def tests_of(space: Any, seed: int, count: int) -> list[RegionTest]:
+    """Regions of all kinds; on the globe some across the antimeridian and near the poles."""
+    rng = np.random.default_rng(seed)
+    unit = 1.0 if space == "planar" else 100_000.0
+    made: list[RegionTest] = []
+    for i in range(count):
+        kind = KINDS[i % len(KINDS)]
+        if space == "planar":
+            x, y = rng.uniform(0, 20, 2)
+        else:
+            x, y = rng.choice([-179.5, 0.0, 179.5]) + rng.uniform(-1, 1), rng.choice([0, 60, 85])
+        points: tuple[tuple[float, float], ...] = ((float(x), float(y)),)
+        if i % 2 or kind in ("happen-in", "overlap"):
+            w, h = rng.uniform(0.5, 2, 2)
+            points = ((x, y), (x + w, y), (x + w / 2, y + h))
+        if space == "globe" and len(points) == 1 and not -180 <= x <= 180:
+            points = (((x + 180) % 360 - 180, y),)
+        if kind in ("<", "=", ">"):
+            made.append(("distance", (points, kind, float(rng.uniform(0.5, 3)) * unit)))
+        else:
+            made.append((kind, (points,)))
+    return made
+
+
+def spots(space: Any, seed: int, count: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed + 1)
+    if space == "planar":
+        return rng.uniform(-1, 23, count), rng.uniform(-1, 23, count)
+    xs = (rng.choice([-179.5, 0.0, 179.5], count) + rng.uniform(-3, 3, count) + 180) % 360 - 180
+    xs[:3] = 180.0
+    return xs, np.clip(rng.choice([0, 60, 85], count) + rng.uniform(-3, 3, count), -90, 90)
+
+
+@pytest.mark.parametrize("space", ["planar", "globe"])
+@pytest.mark.parametrize("count", [6, 400])
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_lookup_scan_and_single_tests_agree(space: Any, count: int, seed: int) -> None:
+    relations = Relations(space, 0.5 if space == "planar" else 60_000.0)
+    tests = tests_of(space, seed, count)
+    index = LocationIndex(relations)
+    for number, test in enumerate(tests):
+        index.add(number, 7, test)
+    xs, ys = spots(space, seed, 40)
+    places = [
+        Instance(0, 0, 0, Event(id="e", location=Point(x, y)))
+        for x, y in zip(xs.tolist(), ys.tolist(), strict=True)
+    ]
+    holds = [unary(kind, params, relations) for kind, params in tests]
+    wanted = {(i, j) for i, p in enumerate(places) for j, test in enumerate(holds) if test(p)}
+    for rows, found in (index.lookup(np.full(40, 7), xs, ys), index.scan(7, xs, ys)):
+        pairs = list(zip(rows.tolist(), found.tolist(), strict=True))
+        assert len(set(pairs)) == len(pairs)
+        assert set(pairs) == wanted
+
+
+def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
+    relations = Relations("planar", 1.0)
+    index = LocationIndex(relations)
+    spot: RegionTest = ("distance", (((0.0, 0.0),), "<", 5.0))
+    for number in range(100):
+        index.add(number, number % 2, spot)
+    xs = ys = np.zeros(1)
+    assert sorted(index.lookup(np.array([1]), xs, ys)[1].tolist()) == list(range(1, 100, 2))
+    for number in range(1, 100, 2):
+        index.remove(number, 1)
+    assert index.lookup(np.array([1]), xs, ys)[1].size == 0
+    assert 1 not in index
+    assert index.lookup(np.array([0]), xs, ys)[1].size == 50
+    assert reach_of(("distance", (((0.0, 0.0),), ">", 5.0)), relations) is None
+
+
+@pytest.mark.parametrize("make", [taxis, shopping])
+def test_half_of_the_workloads_events_match(make: Any) -> None:
+    source = make(400, 1000)
+    detector = Detector("planar", longest=0)
+    for number, text in enumerate(source.texts):
+        detector.add(Composite(id=str(number), text=text))
+    found = detector.feed(source.events)
+    share = len({one.parts for one in found}) / len(source.events)
+    assert 0.3 < share < 0.7
+    assert detector.pending() == 0
+    wanted = set()
+    for row, event in enumerate(source.events):
+        spot = event.location
+        dx, dy = abs(source.centres[:, 0] - spot.x), abs(source.centres[:, 1] - spot.y)
+        disc = make is taxis
+        inside = (
+            np.sqrt(dx * dx + dy * dy) < source.size if disc else np.maximum(dx, dy) <= source.size
+        )
+        mine = source.wanted == source.given[row]
+        wanted |= {(str(n), event.id) for n in np.flatnonzero(inside & mine).tolist()}
+    assert {(one.composite_id, one.parts[0]) for one in found} == wanted
