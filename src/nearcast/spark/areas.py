@@ -77,7 +77,8 @@ def _projected(points: DataFrame) -> tuple[DataFrame, float, int]:
             "there are no points to cluster: no pick-up and no stay was found; "
             "set --stay-seconds and --stay-radius to what your traces do"
         )
-    east = METRES_PER_DEGREE * max(math.cos(math.radians(float(middle))), 0.01)
+    # Rounded: the last digits of a mean depend on the order in which Spark adds.
+    east = METRES_PER_DEGREE * max(math.cos(math.radians(round(float(middle), 6))), 0.01)
     x, y = f.col("lon") * east, f.col("lat") * METRES_PER_DEGREE
     return points.select("lon", "lat", x.alias("x"), y.alias("y")), east, total
 
