@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nearcast import Box, Composite, Event, Point
 from nearcast.cpsl import motion
@@ -216,6 +218,46 @@ def test_approach_a_place_and_an_object():
     assert found(pair, bus, track("car", (9, 0), (4, 0), (3, 0))) == [
         ("bus0", "car0", "bus1", "car1")
     ]
+
+
+# --- crossings, by definition ---------------------------------------------------------------------
+
+EVERY, MARGIN, LASTING = 10, 3, 35
+
+
+def by_definition(xs: list[int]) -> dict[str, list[str]]:
+    """What a state machine with hysteresis says about a track along y = 5."""
+    fired: dict[str, list[str]] = {"enter": [], "exit": [], "dwell": []}
+    was_outside = was_inside = False
+    for number, x in enumerate(xs):
+        name, inside = f"car{number}", 0 <= x <= 10
+        outside = max(-x, x - 10) > MARGIN
+        if inside and was_outside:
+            fired["enter"].append(name)
+            was_outside = False
+            stay = xs[number + 1 : number + 1 + LASTING // EVERY]
+            if not any(max(-later, later - 10) > MARGIN for later in stay):
+                fired["dwell"].append(name)
+        if outside and was_inside:
+            fired["exit"].append(name)
+            was_inside = False
+        was_outside, was_inside = was_outside or outside, was_inside or inside
+    return fired
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-6, 16), max_size=14))
+def test_crossings_are_what_a_state_machine_says(xs: list[int]):
+    positions = track("car", *((float(x), 5.0) for x in xs), every=EVERY)
+    patterns = {
+        "enter": motion.enter(CAR, HOME, margin_m=MARGIN),
+        "exit": motion.exit(CAR, HOME, margin_m=MARGIN),
+        "dwell": motion.dwell(CAR, HOME, lasting=LASTING, margin_m=MARGIN),
+    }
+    assert {
+        name: [parts[-1] for parts in found(pattern, positions)]
+        for name, pattern in patterns.items()
+    } == by_definition(xs)
 
 
 @pytest.mark.parametrize(
