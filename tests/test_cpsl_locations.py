@@ -22,7 +22,7 @@ from nearcast.model.geometry import Point
 KINDS = ["happen-in", "overlap", "same-place", "<", "=", ">"]
 
 
-def tests_of(space: Any, seed: int, count: int) -> list[RegionTest]:
+def regions_of(space: Any, seed: int, count: int) -> list[RegionTest]:
     """Regions of all kinds; on the globe some across the antimeridian and near the poles."""
     rng = np.random.default_rng(seed)
     unit = 1.0 if space == "planar" else 100_000.0
@@ -61,7 +61,7 @@ def spots(space: Any, seed: int, count: int) -> tuple[Any, Any]:
 @given(seed=st.integers(0, 1000))
 def test_lookup_scan_and_single_tests_agree(space: Any, count: int, seed: int) -> None:
     relations = Relations(space, 0.5 if space == "planar" else 60_000.0)
-    tests = tests_of(space, seed, count)
+    tests = regions_of(space, seed, count)
     index = LocationIndex(relations)
     for number, test in enumerate(tests):
         index.add(number, 7, test)
