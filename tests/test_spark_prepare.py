@@ -178,6 +178,19 @@ def test_every_format_gives_the_same_fixes(spark, tmp_path: Path, kind: str):
     assert sorted(map(tuple, rows.collect())) == sorted((*point, None) for point in POINTS)
 
 
+def test_a_bad_feature_is_kept_as_it_came(spark, tmp_path: Path):
+    from nearcast.spark.traces import read_traces
+
+    said = {"id": "a", "ts": "noon", "occupied": True}
+    point = {"type": "Point", "coordinates": [8.5, 95]}
+    feature = {"type": "Feature", "properties": said, "geometry": point}
+    (tmp_path / "t.geojsonl").write_text(json.dumps(feature) + "\nnonsense\n")
+    first, second = read_traces(spark, str(tmp_path)).collect()
+    assert (first["reason"], json.loads(first["raw"])["ts"]) == ("unreadable time", "noon")
+    assert second["reason"].startswith("not JSON")
+    assert second["raw"] == "nonsense"
+
+
 def test_text_without_a_zone_is_local_summer_time_included(spark, tmp_path: Path):
     from nearcast.spark.traces import read_traces
 

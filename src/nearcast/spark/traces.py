@@ -160,9 +160,10 @@ def _checked(frame: DataFrame, time_zone: str, swap: bool) -> DataFrame:
     ts = _time(f.col("ts"), types["ts"], time_zone)
     id_ = f.trim(f.col("id").cast("string"))
     occupied = _flag(f.col("occupied"), types["occupied"])
+    raw = f.coalesce("raw", f.to_json(f.struct("id", "ts", "lon", "lat", "occupied")))
     typed = frame.select(
         id_.alias("id"), ts.alias("ts"), lon.alias("lon"), lat.alias("lat"),
-        occupied.alias("occupied"), "file", "problem", "raw",
+        occupied.alias("occupied"), "file", "problem", raw.alias("raw"),
         *(f.col(name).isNotNull().alias(f"has_{name}") for name in _JUDGED),
     )  # fmt: skip
     reason = _reason()
