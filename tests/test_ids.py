@@ -137,3 +137,15 @@ def test_arrow_slices_keep_their_offsets() -> None:
     assert ids.ids_of(slots) == ["one", "two", "three"]
     assert ids.arrow(np.empty(0, np.int32)).to_pylist() == []
     assert ids.ids_of(np.empty(0, np.int32)) == []
+
+
+def test_very_many_ids_come_in_pieces(monkeypatch):
+    monkeypatch.setattr("nearcast.matcher.ids._PIECE", 7)
+    ids = IdTable("subscription", "taken")
+    names = [f"s{i}" * (i % 4) + str(i) for i in range(50)]
+    slots = np.array([ids.add(name) for name in names], np.int32)
+    found = ids.arrow(slots, threads=2)
+    assert found.num_chunks == 8
+    assert found.to_pylist() == names
+    monkeypatch.setattr(IdTable, "_fits", lambda self, slots: slots.size < 3)
+    assert ids.arrow(slots).to_pylist() == names

@@ -351,7 +351,8 @@ class Matcher:
                 pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
             event_numbers, slots = self._owners(pairs)
             known = self._standing.ids
-            return draft, event_numbers, slots, known.arrow(slots) if arrow else known.ids_of(slots)
+            ids = known.arrow(slots, self._threads) if arrow else known.ids_of(slots)
+            return draft, event_numbers, slots, ids
 
     def _parallel(
         self, batch: EventBatch, nows: npt.NDArray[np.int64], view: Sequence[Event]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from nearcast.index.columns import grown
 from nearcast.kernels import strings
 
 __all__ = ["IdTable"]
+
+#: Ids of one piece of an Arrow array, which one thread makes.
+_PIECE = 131_072
 
 
 class IdTable:
@@ -123,15 +128,34 @@ class IdTable:
         found: list[str] = joined.tobytes().decode().split("\0")
         return found
 
-    def arrow(self, slots: npt.NDArray[np.int32]) -> Any:
-        """The ids of many slots as an Arrow string array."""
+    def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
+        """The ids of many slots as an Arrow string array; very many as pieces of one."""
+        import pyarrow as pa
+
+        if slots.size <= _PIECE and self._fits(slots):
+            return self._arrow(slots)
+        with ThreadPoolExecutor(threads) as pool:
+            return pa.chunked_array(list(pool.map(self._arrow, self._pieces(slots))), pa.string())
+
+    def _fits(self, slots: npt.NDArray[np.int32]) -> bool:
+        return int(self._length[slots].sum(dtype=np.int64)) < 2**31
+
+    def _pieces(self, slots: npt.NDArray[np.int32]) -> Iterator[npt.NDArray[np.int32]]:
+        """Slots in runs whose ids fit an Arrow string array."""
+        for first in range(0, slots.size, _PIECE):
+            piece = slots[first : first + _PIECE]
+            if self._fits(piece):
+                yield piece
+            else:
+                yield from (piece[i : i + 1] for i in range(piece.size))
+
+    def _arrow(self, slots: npt.NDArray[np.int32]) -> Any:
         import pyarrow as pa
 
         offsets, data = strings.gather(self._blob, self._start, self._length, slots)
-        large = pa.LargeStringArray.from_buffers(
-            slots.size, pa.py_buffer(offsets), pa.py_buffer(data)
+        return pa.StringArray.from_buffers(
+            slots.size, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)
         )
-        return large if data.size > 2**31 - 1 else large.cast(pa.string())
 
     def free_slots(self) -> list[int]:
         """Slots below `slots` that hold nothing now."""
