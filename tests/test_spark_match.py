@@ -19,9 +19,11 @@ from nearcast.spark import explain, match, rejected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BROADCAST: dict[str, Any] = {"plan": "broadcast", "direction": "event-matching"}
-REVERSED: dict[str, Any] = {"plan": "broadcast", "direction": "subscription-matching"}
-CELLS: dict[str, Any] = {"plan": "partitioned", "cell_rows": 60}
+# `scan` everywhere but where the index matters: plans do not depend on it.
+SCAN: dict[str, Any] = {"index": "scan"}
+BROADCAST = {"plan": "broadcast", "direction": "event-matching", **SCAN}
+REVERSED = {"plan": "broadcast", "direction": "subscription-matching", **SCAN}
+CELLS: dict[str, Any] = {"plan": "partitioned", "cell_rows": 60, **SCAN}
 PLANS = [
     pytest.param(BROADCAST, id="broadcast"),
     pytest.param(REVERSED, id="reversed"),
@@ -91,7 +93,7 @@ class Case:
 
     def __init__(self, subscriptions: pa.Table, events: pa.Table, space: Any = "globe") -> None:
         self.subscriptions, self.events, self.space = subscriptions, events, space
-        matcher = Matcher(space=space)
+        matcher = Matcher("scan", space)
         matcher.add_subscriptions(subscriptions)
         self.wanted = counted(matcher.match_events(events))
 
@@ -147,7 +149,7 @@ def test_nine_of_ten_events_at_one_place(spark: SparkSession):
     ]
     case = Case(subscriptions_to_arrow(subscriptions), events_to_arrow(events))
     given = frame(spark, case.events), frame(spark, case.subscriptions)
-    found = match(*given, plan="partitioned", cell_rows=50)
+    found = match(*given, **{**CELLS, "cell_rows": 50})
     assert counted(found.toArrow()) == case.wanted
     assert len(case.wanted) > 1000
 
@@ -202,11 +204,12 @@ def test_an_index_of_live_events_streams_subscriptions(spark: SparkSession, rich
 
 
 def test_any_index_and_its_options(spark: SparkSession, rich: Case):
-    assert rich.answer(spark, index="mo-tree", **BROADCAST) == rich.wanted
+    for index in ("auto", "mo-tree"):
+        assert rich.answer(spark, **{**BROADCAST, "index": index}) == rich.wanted
     with pytest.raises(ValidationError, match="does not take them"):
-        rich.answer(spark, index="scan", options={"depth": 3}, **BROADCAST)
+        rich.answer(spark, options={"depth": 3}, **BROADCAST)
     with pytest.raises(ValidationError, match="there are"):
-        rich.answer(spark, index="motree", **BROADCAST)
+        rich.answer(spark, **{**BROADCAST, "index": "motree"})
 
 
 def test_intervals_order_of_columns_and_columns_of_no_use(spark: SparkSession):
@@ -363,13 +366,13 @@ def test_wrong_words(spark: SparkSession):
 
 def test_the_choice_is_made_by_size_and_told(spark: SparkSession, rich: Case):
     events, subscriptions = frame(spark, rich.events), frame(spark, rich.subscriptions)
-    few = match(events, subscriptions.limit(3))
+    few = match(events, subscriptions.limit(3), **SCAN)
     assert few.nearcast.plan.direction == "event-matching"
     assert "the subscriptions fit one machine (3 rows" in explain(few)
-    other = match(events.limit(3), subscriptions)
+    other = match(events.limit(3), subscriptions, **SCAN)
     assert "the events fit one machine (3 rows" in explain(other)
     assert "subscriptions stream" in explain(other)
-    neither = match(events, subscriptions, most_bytes=10)
+    neither = match(events, subscriptions, most_bytes=10, **SCAN)
     assert "partitioned" in explain(neither)
     assert "cells of about" in explain(neither)
     assert counted(neither.toArrow()) == rich.wanted
@@ -378,7 +381,7 @@ def test_the_choice_is_made_by_size_and_told(spark: SparkSession, rich: Case):
 
 
 def test_a_matcher_and_a_saved_one_can_be_given(spark: SparkSession, rich: Case, tmp_path: Path):
-    matcher = Matcher()
+    matcher = Matcher("scan")
     matcher.add_subscriptions(rich.subscriptions)
     matcher.save(tmp_path / "saved")
     events = frame(spark, rich.events)
@@ -390,13 +393,29 @@ def test_a_matcher_and_a_saved_one_can_be_given(spark: SparkSession, rich: Case,
         match(events, matcher, space="planar")
 
 
+def test_workers_read_parquet_by_themselves(spark: SparkSession, rich: Case, tmp_path: Path):
+    source = tmp_path / "events"
+    frame(spark, rich.events).write.parquet(str(source))
+    subscriptions = frame(spark, rich.subscriptions, 1)
+    found = match(source, subscriptions, **BROADCAST)
+    assert counted(found.toArrow()) == rich.wanted
+    assert "workers read 2 files" in explain(found)
+    assert counted(match(str(source), subscriptions, **CELLS).toArrow()) == rich.wanted
+    with pytest.raises(ValidationError, match="give Parquet files"):
+        match(tmp_path / "nothing", subscriptions)
+    (damaged, *_) = source.glob("part-*.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
+    with pytest.raises((SparkError, ValidationError), match="Parquet"):
+        match(source, subscriptions, **BROADCAST)
+
+
 def test_a_stream_of_events(spark: SparkSession, rich: Case, tmp_path: Path):
     source, found = str(tmp_path / "events"), str(tmp_path / "found")
     frame(spark, rich.events).write.parquet(source)
     stream = spark.readStream.schema(spark.read.parquet(source).schema).parquet(source)
     with pytest.raises(ValidationError, match="stream of events"):
         match(stream, frame(spark, rich.subscriptions), plan="partitioned")
-    pairs = match(stream, frame(spark, rich.subscriptions))
+    pairs = match(stream, frame(spark, rich.subscriptions), **SCAN)
     query = (
         pairs.writeStream.format("parquet").option("path", found)
         .option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start()

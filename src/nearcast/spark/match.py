@@ -26,7 +26,7 @@ MOST_BYTES = 2_000_000_000
 
 
 def match(
-    events: DataFrame,
+    events: DataFrame | str | os.PathLike[str],
     subscriptions: DataFrame | Matcher | str | os.PathLike[str],
     *,
     space: Space = "globe",
@@ -41,6 +41,8 @@ def match(
 ) -> DataFrame:
     """All pairs (event_id, subscription_id) that match: what `Matcher.match_events` answers.
 
+    `events` is a DataFrame, or the path of Parquet files: where events stream, workers then
+    read them by themselves, which spares Spark the most expensive part.
     `subscriptions` is a DataFrame, a `Matcher`, or the folder of a saved one. Columns are those
     of docs/wire.md; others are left out. `plan` is "broadcast" (one side is shipped to every
     machine, the other streams), "partitioned" (both are cut into cells of about `cell_rows`)

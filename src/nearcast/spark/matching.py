@@ -13,6 +13,7 @@ from nearcast.index import registry
 from nearcast.matcher import Matcher
 from nearcast.model.geometry import SPACES, Space
 from nearcast.spark import cellwise, duplicates, shipping
+from nearcast.spark.parquet import SPLITS, EventFiles, splits
 from nearcast.spark.plans import Plan, Weight, choose
 from nearcast.spark.rows import Reject, Side, accepted
 from nearcast.spark.schemas import (
@@ -39,6 +40,8 @@ class _Request:
 
     events: DataFrame
     event_names: list[str]
+    paths: list[str] | None
+    """The Parquet files of the events, if a path was given."""
     space: Space
     index: str
     strict: bool
@@ -47,7 +50,7 @@ class _Request:
 
 
 def carry_out(
-    events: DataFrame,
+    events: DataFrame | str | os.PathLike[str],
     subscriptions: DataFrame | Matcher | str | os.PathLike[str],
     space: Space,
     index: str,
@@ -62,9 +65,13 @@ def carry_out(
     """`nearcast.spark.match.match`, with everything said."""
     if space not in SPACES:
         raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+    paths = None
+    if isinstance(events, str | os.PathLike):
+        events, paths = _read(os.fspath(events))
     request = _Request(
         events=events,
         event_names=event_names(events),
+        paths=paths,
         space=space,
         index=registry.entry(index).name,
         strict=strict,
@@ -165,11 +172,49 @@ def _streamed(
     """Events past a matcher, of each only what some subscription asks for."""
     spark = request.events.sparkSession
     shipped = shipping.ship_matcher(spark, matcher, request.shared, folder)
-    work = EventStream(shipped, request.space, request.strict)
     attributes, words = matcher.asked()
-    given = request.events.select(*_pruned(request, attributes, words))
     facts = (*decided.facts, f"mapped from {shipped.file or shipped.path}")
+    work: Any
+    if request.paths is None:
+        work = EventStream(shipped, request.space, request.strict)
+        given = request.events.select(*_pruned(request, attributes, words))
+    else:
+        pieces = splits(request.paths, request.event_names)
+        columns = _pruned_names(request, attributes, words)
+        work = EventFiles(shipped, tuple(columns), request.space, request.strict)
+        rows = [tuple(piece) for piece in pieces]
+        given = spark.createDataFrame(rows, SPLITS).repartition(max(1, len(pieces)))
+        facts += (f"workers read {len(request.paths):,} files in {len(pieces):,} pieces",)
     return _explained(_mapped(given, work, MATCHES), replace(decided, facts=facts))
+
+
+def _read(path: str) -> tuple[DataFrame, list[str]]:
+    """Parquet files as a DataFrame, and their names."""
+    from pyspark.errors import PySparkException
+
+    from nearcast.spark.session import session
+
+    try:
+        frame = session().read.parquet(path)
+        return frame, frame.inputFiles()
+    except PySparkException as error:
+        reason = str(error).partition("\n")[0]
+        raise ValidationError("events", path, f"give Parquet files ({reason})") from None
+
+
+def _pruned_names(request: _Request, attributes: frozenset[str], words: bool) -> list[str]:
+    """`_pruned` in the words of a Parquet file."""
+    names = []
+    for name in request.event_names:
+        if name == "attributes":
+            kind: Any = request.events.schema[name].dataType
+            fields = [field.name for field in getattr(kind, "fields", ())]
+            kept = [each for each in fields if each in attributes]
+            plain = all("." not in each for each in fields)
+            names += [f"{name}.{each}" for each in kept] if plain else [name] * bool(kept)
+        elif name != "keywords" or words:
+            names.append(name)
+    return names
 
 
 def _pruned(request: _Request, attributes: frozenset[str], words: bool) -> list[Column]:

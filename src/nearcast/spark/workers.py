@@ -26,11 +26,15 @@ from nearcast.spark.rows import Side, accepted
 __all__ = [
     "EventStream",
     "EventUnits",
+    "LiveStream",
     "RejectStream",
     "Shipped",
     "SubscriptionStream",
     "SubscriptionUnits",
     "UnitMatching",
+    "answered",
+    "match_good",
+    "task_threads",
 ]
 
 _TOGETHER = 65_536  # events that are matched in one call
@@ -90,7 +94,7 @@ class Shipped:
         return made
 
 
-def _threads() -> int:
+def task_threads() -> int:
     """The cores that this task may use."""
     from pyspark import TaskContext
 
@@ -115,12 +119,12 @@ def _gathered(batches: Iterator[Any], rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def _answered(pairs: Any) -> Iterator[Any]:
+def answered(pairs: Any) -> Iterator[Any]:
     """Pairs as batches of the declared types."""
     yield from pairs.cast(_PAIRS).to_batches(max_chunksize=_OUT)
 
 
-def _match(matcher: Matcher, events: Any, space: Space, strict: bool) -> Any:
+def match_good(matcher: Matcher, events: Any, space: Space, strict: bool) -> Any:
     """`match_events`, without the bad rows unless they are to be errors."""
     try:
         return matcher.match_events(events)
@@ -144,8 +148,8 @@ class EventStream:
         matcher: Matcher | None = None
         for events in _gathered(batches, _TOGETHER):
             if matcher is None:
-                matcher = self.shipped.open(_threads())
-            yield from _answered(_match(matcher, events, self.space, self.strict))
+                matcher = self.shipped.open(task_threads())
+            yield from answered(match_good(matcher, events, self.space, self.strict))
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ class SubscriptionStream:
             matcher = _filled(subscriptions, self.index, self.space, self.strict, self.options)
             for first in range(0, events.num_rows, _TOGETHER):
                 part = events.slice(first, _TOGETHER)
-                yield from _answered(_match(matcher, part, self.space, self.strict))
+                yield from answered(match_good(matcher, part, self.space, self.strict))
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class LiveStream:
         from nearcast.model.codec import subscriptions_from_arrow
 
         for table in _gathered(batches, 1024):
-            matcher: Matcher = self.shipped.open(_threads())
+            matcher: Matcher = self.shipped.open(task_threads())
             about = self.ends.open(1)
             ids, ends = about.column("id"), about.column("end").to_numpy()
             good = table
@@ -207,13 +211,13 @@ class LiveStream:
                 owners += [subscription.id] * len(hits)
             found = pa.table({"event_id": ids.take(pa.array(rows, pa.int64())),
                               "subscription_id": pa.array(owners, pa.string())})  # fmt: skip
-            yield from _answered(found)
+            yield from answered(found)
 
 
 def _filled(
     subscriptions: Any, index: str, space: Space, strict: bool, options: Mapping[str, Any]
 ) -> Matcher:
-    matcher = Matcher(index, space, threads=_threads(), **options)
+    matcher = Matcher(index, space, threads=task_threads(), **options)
     try:
         matcher.add_subscriptions(subscriptions)
     except BatchError:
@@ -336,7 +340,9 @@ class UnitMatching:
     def _pairs(self, events: Any, subscriptions: Any) -> Any:
         matcher = _filled(subscriptions, self.index, self.space, self.strict, self.options)
         parts = [
-            _match(matcher, events.slice(first, _TOGETHER), self.space, self.strict).cast(_PAIRS)
+            match_good(matcher, events.slice(first, _TOGETHER), self.space, self.strict).cast(
+                _PAIRS
+            )
             for first in range(0, events.num_rows, _TOGETHER)
         ]
         return pa.concat_tables(parts) if parts else _PAIRS.empty_table()

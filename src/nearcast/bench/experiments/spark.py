@@ -84,7 +84,7 @@ class _Data:
             "space": self.case.space,
             "index": self.index,
         }
-        if name == "ready":
+        if name in ("ready", "files"):
             arguments["saved"] = self.saved
         return Task(lambda: engine.run(name, **arguments), memory=lambda: engine.memory)
 
@@ -113,34 +113,34 @@ def _trials(plan: Plan) -> Iterator[Trial]:
                 stack.callback(data.close)
                 yield from _large(data, engines, most, name, n)
                 data.close()
-            few = _Data(name, plan.number("nested"), plan.seed, index)
-            stack.callback(few.close)
-            yield _trial(NESTED, few, [("nested loop", few.job, engines[most], "nested loop"),
-                                       ("broadcast", few.job, engines[most], "broadcast")],
-                         {"workload": name, "n": plan.number("nested")})  # fmt: skip
+            for few in plan.numbers("nested"):
+                data = _Data(name, few, plan.seed, index)
+                stack.callback(data.close)
+                jobs = ("nested loop", "broadcast")
+                yield _trial(NESTED, data, engines[most], jobs, {"workload": name, "n": few})
+                data.close()
 
 
 def _large(
     data: _Data, engines: dict[int, Engine], most: int, name: str, n: int
 ) -> Iterator[Trial]:
     point: dict[str, Scalar] = {"workload": name, "n": n}
-    jobs = [(job, data.job, engines[most], job) for job in ("broadcast", "partitioned")]
-    yield _trial(WHOLE, data, [*jobs, ("grid join", data.job, engines[most], "grid join")], point)
+    yield _trial(WHOLE, data, engines[most], ("broadcast", "partitioned", "grid join"), point)
     contenders = []
     for cores, engine in engines.items():
         contenders.append(Contender(f"bare, {_cores(cores)}", partial(data.bare, cores)))
         contenders.append(Contender(f"Spark, {_cores(cores)}", partial(data.job, engine, "ready")))
+        contenders.append(
+            Contender(f"Spark on files, {_cores(cores)}", partial(data.job, engine, "files"))
+        )
     truth = partial(getattr, data, "truth")
     yield Trial(READY, tuple(contenders), truth, point, data.events.num_rows, "event", at_most=3)
 
 
 def _trial(
-    operation: str, data: _Data, jobs: Sequence[tuple[str, object, Engine, str]],
-    point: dict[str, Scalar],
-) -> Trial:  # fmt: skip
-    contenders = tuple(
-        Contender(name, partial(data.job, engine, job)) for name, _, engine, job in jobs
-    )
+    operation: str, data: _Data, engine: Engine, jobs: Sequence[str], point: dict[str, Scalar]
+) -> Trial:
+    contenders = tuple(Contender(job, partial(data.job, engine, job)) for job in jobs)
     truth = partial(getattr, data, "truth")
     return Trial(operation, contenders, truth, point, data.events.num_rows, "event", at_most=3)
 
@@ -157,10 +157,11 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
         found = {
             (m.operation, m.contender): m
             for m in mine
-            if m.operation == NESTED or m.parameters["n"] == largest
+            if m.operation != NESTED and m.parameters["n"] == largest
         }
         judged = largest >= _LARGE
         claims += _whole(name, largest, found, judged)
+        claims += _nested(name, largest, mine)
         claims += _overhead(name, largest, found, judged)
     return claims
 
@@ -177,33 +178,43 @@ def _whole(name: str, n: int, found: _Found, judged: bool) -> list[Claim]:
         claims.append(Claim(f"events a second end to end, {of}", m.rate, "events/s"))
         ratio = grid / m.spread.median
         claims.append(Claim(f"times a grid join in SQL, {of}", ratio, "×", 10 if judged else None))
-    nested = found.get((NESTED, "nested loop"))
-    if nested is not None:
-        grown = (n / int(nested.parameters["n"])) ** 2
-        claims.append(
-            Claim(
-                f"nested-loop join, {name}, {n:,}: extrapolated from "
-                f"{int(nested.parameters['n']):,}, not measured",
-                nested.spread.median * grown,
-                "s",
-            )
-        )
     return claims
+
+
+def _nested(name: str, n: int, mine: Sequence[Measurement]) -> list[Claim]:
+    """What a nested loop would take, from its times at two sizes: a start, and a slope by pairs."""
+    loops = [m for m in mine if (m.operation, m.contender) == (NESTED, "nested loop")]
+    if len(loops) < 2:
+        return []
+    small, large = sorted(loops, key=lambda m: m.work)[:: len(loops) - 1]
+    pairs = [m.work * int(m.parameters["n"]) for m in (small, large)]
+    slope = (large.spread.median - small.spread.median) / (pairs[1] - pairs[0])
+    if slope <= 0:  # too small to tell
+        return []
+    return [
+        Claim(
+            f"nested-loop join, {name}, {n:,}: extrapolated from "
+            f"{int(small.parameters['n']):,} and {int(large.parameters['n']):,}, not measured",
+            large.spread.median + slope * (n * n - pairs[1]),
+            "s",
+        )
+    ]
 
 
 def _overhead(name: str, n: int, found: _Found, judged: bool) -> list[Claim]:
     claims = []
     rates = {contender: m.rate for (op, contender), m in found.items() if op == READY}
     for contender, rate in rates.items():
-        if contender.startswith("Spark"):
-            cores = contender.removeprefix("Spark, ")
+        way, _, cores = contender.partition(", ")
+        if way != "bare":
             share = rate / rates[f"bare, {cores}"]
-            label = f"Spark's share of the bare rate, {cores}, {name}, {n:,}"
+            label = f"share of the bare rate, {contender}, {name}, {n:,}"
             claims.append(Claim(label, share, "", 0.6 if judged else None))
-    if "Spark, 1 core" in rates and "Spark, 2 cores" in rates:
-        gain = rates["Spark, 2 cores"] / rates["Spark, 1 core"]
-        label = f"two cores against one on Spark, {name}, {n:,}"
-        claims.append(Claim(label, gain, "×", 1.7 if judged else None))
+    for way in ("Spark", "Spark on files"):
+        if f"{way}, 1 core" in rates and f"{way}, 2 cores" in rates:
+            gain = rates[f"{way}, 2 cores"] / rates[f"{way}, 1 core"]
+            label = f"two cores against one, {way}, {name}, {n:,}"
+            claims.append(Claim(label, gain, "×", 1.7 if judged else None))
     for (operation, contender), m in found.items():
         if operation == READY and contender.startswith("Spark") and m.memory.get("index file"):
             copied = m.memory["copied"] / m.memory["index file"]
@@ -217,7 +228,7 @@ EXPERIMENT = Experiment(
     summary="matching in bulk on Spark, against Spark SQL's joins and the bare matcher",
     settings=(
         Setting("n", (20_000,), (300,), "subscriptions, and as many events"),
-        Setting("nested", (2000,), (100,), "how many of each a nested-loop join is given"),
+        Setting("nested", (2000, 8000), (50, 150), "how many of each a nested-loop join is given"),
         Setting("workloads", ("mo",), ("mo",), "mo, or cabs: mo at real pick-ups"),
         Setting("cores", (1, 2), (2,), "Spark's cores; the most take part in all"),
         Setting("index", ("auto",), ("auto",), "which index matches"),

@@ -118,6 +118,10 @@ def _ready(_: Any, events: Any, __: Any, asked: Mapping[str, Any]) -> Any:
     return match(events, asked["saved"], space=asked["space"])
 
 
+def _files(_: Any, __: Any, ___: Any, asked: Mapping[str, Any]) -> Any:
+    return match(asked["events"], asked["saved"], space=asked["space"])
+
+
 def _tests(events: Any) -> str:
     """The filter in SQL: the square, then every interval on the attribute of its name."""
     names = [field.name for field in events.schema["attributes"].dataType.fields]
@@ -172,6 +176,7 @@ _JOBS = {
     "broadcast": _broadcast,
     "partitioned": _partitioned,
     "ready": _ready,
+    "files": _files,
     "grid join": _grid_join,
     "nested loop": _nested_loop,
 }
@@ -199,7 +204,8 @@ def _worker_memory() -> dict[str, int]:
             elif inside and line.startswith("Private_Dirty:"):
                 copies += 1024 * int(line.split()[1])
         workers += mine > 0
-    return {"index file": max(files.values(), default=0), "workers": workers, "copied": copies}
+    size = max(files.values(), default=0)
+    return {"index file": size, "workers": workers, "copied": copies, "total": size + copies}
 
 
 def write(table: pa.Table, path: Path, parts: int) -> None:
