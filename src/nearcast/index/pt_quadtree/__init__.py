@@ -91,7 +91,6 @@ def built(entries: Entries, how: Division) -> Cells:
 def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
     """Raise AssertionError unless lists, sets and counts follow from the entries."""
     nodes = cells.child.size
-    below: dict[int, set[int]] = {}
     stored = np.zeros(entries.row.size, np.int64)
     for node in range(nodes - 1, -1, -1):
         items = cells.item[cells.start[node] : cells.start[node + 1]]
@@ -101,10 +100,7 @@ def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
                               entries.token[entries.start[items]])  # fmt: skip
         _check_places(cells.cell[node], entries.box[items])
         children = range(cells.child[node], cells.child[node] + 4) if cells.child[node] else ()
-        below[node] = set(_run(cells, cells.cover[node])) | set(_run(cells, cells.rest[node]))
         assert not set(_run(cells, cells.cover[node])) & set(_run(cells, cells.rest[node]))
-        for child in children:
-            assert below[child] <= below[node] | set(_run(cells, cells.cover[node]))
         assert cells.items[node] == items.size + sum(int(cells.items[c]) for c in children)
         assert cells.lists[node] == (items.size > 0) + sum(int(cells.lists[c]) for c in children)
     assert bool((stored >= 1).all())
@@ -128,6 +124,8 @@ def _check_pivots(cells: Cells, entries: Entries, node: int, above: set[int]) ->
         assert known & set(entries.token[entries.start[i] : entries.start[i + 1]].tolist())
     if cells.child[node]:
         for child in range(cells.child[node], cells.child[node] + 4):
+            theirs = _run(cells, cells.cover[child]) + _run(cells, cells.rest[child])
+            assert known >= set(theirs)
             _check_pivots(cells, entries, child, covers)
 
 

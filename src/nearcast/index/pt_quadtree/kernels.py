@@ -28,6 +28,10 @@ from nearcast.kernels.tokens import (
 #: Node 0 holds what has no region; node 1 is the root of the cells, if there are any.
 EVERYWHERE, ROOT = 0, 1
 _DEEPEST = 30
+#: Cells that the boxes of a list may reach over on average, the longer way.
+_LONGEST = 2.0
+#: Places in lists that a clause may take on average.
+_MOST_COPIES = 12
 
 # What a step costs, in nanoseconds, measured at a million clauses.
 VISIT = 40.0
@@ -119,17 +123,26 @@ def build(box, start, token, leaf, least_area, most_copies, once):
         cx, cy = (x0 + x1) / 2, (y0 + y1) / 2
         split = b - a > leaf and (x1 - x0) * (y1 - y0) > least_area and depth < _DEEPEST
         split = split and cx > x0 and cy > y0
-        stays, copies = 0, 0
+        stays, copies, length = 0, 0, 0.0
         if split:
             for k in range(a, b):
                 i = now[k]
                 parts = _parts(box, i, x0, y0, x1, y1, cx, cy, once)
+                wide, high = (
+                    (box[i, 2] - box[i, 0]) / (x1 - x0),
+                    (box[i, 3] - box[i, 1]) / (y1 - y0),
+                )
+                length += max(wide, high)
                 if parts == 0:
                     stays += 1
                 for q in range(4):
                     copies += (parts >> q) & 1
             moved = b - a - stays
             split = moved > 0 and copies <= most_copies * moved
+            if not once:
+                # A thin box has no end of cells; and what all of them take is bounded too.
+                split = split and length <= _LONGEST * (b - a)
+                split = split and used + used_later + copies <= _MOST_COPIES * n + 4096
         item = room_for(item, used, b - a)
         if not split:
             item[used : used + b - a] = now[a:b]

@@ -1,0 +1,509 @@
+"""Words and places: every structure against the oracle, and LFilter's worked examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nearcast import Box, Event, Matcher, Point, Subscription
+from nearcast.datasets import workload
+from nearcast.errors import ValidationError
+from nearcast.index.base import CHOICES, BoxIndex, MatchReport, SubscriptionIndex, new_counters
+from nearcast.index.mbr_trie.kernels import COST, TOKEN_SET, TRIE
+from nearcast.index.pt_quadtree import kernels as quadtree
+from nearcast.index.tokens import TokenOrder
+from nearcast.kernels.tokens import ANY
+from nearcast.matcher import bulk
+from nearcast.model.schema import Schema
+from tests import oracle
+
+NAMES = ("lfilter", "mbr-trie", "pt-quadtree", "token-grid", "rt-tree", "ir-tree")
+#: Small thresholds, so that a handful of clauses makes a deep structure of several layers.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lfilter": {"few": 0, "bucket": 0, "leaf": 1},
+    "lfilter mx-cif": {"few": 1, "bucket": 1, "leaf": 2, "storage": "mx-cif"},
+    "mbr-trie": {"few": 0, "bucket": 0},
+    "mbr-trie token-set": {"few": 2, "bucket": 2, "probe": "token-set", "order": "arrival"},
+    "mbr-trie trie": {"few": 0, "bucket": 0, "probe": "trie"},
+    "pt-quadtree": {"few": 0, "leaf": 1, "most_copies": 4.0},
+    "pt-quadtree mx-cif": {"few": 0, "leaf": 1, "storage": "mx-cif", "order": "arrival"},
+    "token-grid": {"few": 0},
+    "rt-tree": {"few": 0},
+    "ir-tree": {"few": 0},
+}
+RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+WORDS = ("a", "b", "c", "d", "e", "f")
+
+
+def matcher_of(variant: str, **more: Any) -> Matcher:
+    return Matcher(index=variant.split()[0], space="planar", **{**VARIANTS[variant], **more})
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> Box:
+    x, y = draw(st.integers(0, 8)), draw(st.integers(0, 8))
+    return Box(x, y, x + draw(st.integers(0, 4)), y + draw(st.integers(0, 8)))
+
+
+WORD_SETS = st.sets(st.sampled_from(WORDS), max_size=4)
+REGIONS = st.none() | boxes()
+PLACES = (
+    st.none()
+    | st.builds(Point, st.integers(0, 12), st.integers(0, 12))
+    | st.builds(Point, st.floats(0, 12), st.floats(0, 12))
+    | boxes()
+)
+FILTERS = st.sampled_from((None, None, None, "n > 1", "n < 3 OR n = 7"))
+
+
+NEVER = st.none()
+
+
+def subscriptions(id: str, expires: st.SearchStrategy[int | None] = NEVER):
+    return st.builds(
+        Subscription, st.just(id), st.none(), FILTERS, WORD_SETS, REGIONS, expires=expires
+    )
+
+
+def events(id: str = "e"):
+    attributes = st.sampled_from(({}, {"n": 2}, {"n": 7}))
+    return st.builds(Event, st.just(id), attributes, st.sets(st.sampled_from(WORDS)), PLACES)
+
+
+@st.composite
+def standing(draw: st.DrawFn, most: int = 24) -> list[Subscription]:
+    return [draw(subscriptions(f"s{i:02}")) for i in range(draw(st.integers(0, most)))]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@RELAXED
+@given(many=standing(), messages=st.lists(events(), min_size=1, max_size=4))
+def test_every_structure_agrees_with_the_oracle(variant, many, messages):
+    matcher = matcher_of(variant)
+    matcher.add_subscriptions(many[:9])
+    matcher.add_subscriptions(many[9:])
+    matcher.check_invariants()
+    for message in messages:
+        assert matcher.match_event(message) == oracle.match_event(many, message, "planar")
+
+
+class Changing(RuleBasedStateMachine):
+    """Subscriptions come, go, move and expire on every structure at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matchers = {variant: matcher_of(variant) for variant in VARIANTS}
+        self.standing: dict[str, Subscription] = {}
+        self.count = 0
+
+    @rule(data=st.data(), many=st.integers(1, 6))
+    def add(self, data: st.DataObject, many: int) -> None:
+        new = []
+        for _ in range(many):
+            self.count += 1
+            ends = st.none() | st.integers(1, 3)
+            new.append(data.draw(subscriptions(f"s{self.count:03}", ends)))
+        for matcher in self.matchers.values():
+            matcher.add_subscriptions(new)
+        self.standing |= {s.id: s for s in new}
+
+    @precondition(lambda self: self.standing)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.standing)))
+        del self.standing[id]
+        for matcher in self.matchers.values():
+            matcher.remove_subscription(id)
+
+    @precondition(lambda self: self.standing)
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.standing)))
+        self.standing[id] = data.draw(subscriptions(id))
+        for matcher in self.matchers.values():
+            matcher.update_subscription(self.standing[id])
+
+    @rule(now=st.integers(1, 3))
+    def expire(self, now: int) -> None:
+        for matcher in self.matchers.values():
+            matcher.expire(now)
+        self.standing = {
+            id: s for id, s in self.standing.items() if s.expires is None or s.expires > now
+        }
+
+    @rule(message=events(), now=st.none() | st.integers(0, 3))
+    def match(self, message: Event, now: int | None) -> None:
+        wanted = oracle.match_event(self.standing.values(), message, "planar", now)
+        for variant, matcher in self.matchers.items():
+            assert matcher.match_event(message, now) == wanted, variant
+
+    @invariant()
+    def sound(self) -> None:
+        for matcher in self.matchers.values():
+            matcher.check_invariants()
+
+
+TestChanging = Changing.TestCase
+TestChanging.settings = settings(
+    max_examples=20, stateful_step_count=20, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+
+
+# --- LFilter's examples -----------------------------------------------------------------------
+
+# The paper's figure 1 is lost; these twelve fit everything the text says of them.
+FIGURE_1 = {
+    "s01": ("abc", (25, 0, 30, 20)),
+    "s02": ("acd", (10, 30, 20, 40)),
+    "s03": ("bcd", (20, 32, 35, 35)),
+    "s04": ("bcd", (20, 10, 28, 18)),
+    "s05": ("bcf", (36, 36, 38, 39)),
+    "s06": ("bd", (2, 2, 4, 4)),
+    "s07": ("bef", (24, 12, 30, 16)),
+    "s08": ("bg", (0, 20, 6, 26)),
+    "s09": ("bh", (24, 10, 28, 36)),
+    "s10": ("de", (22, 12, 27, 24)),
+    "s11": ("e", (30, 25, 36, 30)),
+    "s12": ("eh", (36, 2, 39, 8)),
+}
+POINT = Event(id="mp", keywords=set("bcdef"), location=Point(26, 14))
+RANGE = Event(id="mr", keywords=set("acde"), location=Box(10, 10, 40, 40))
+
+
+def figure_1(**options: Any) -> Matcher:
+    schema = Schema()
+    options = {"few": 0, "order": "alphabetical", "spelling": schema.word_of, **options}
+    index = str(options.pop("index"))
+    matcher = Matcher(index=index, space="planar", schema=schema, **options)
+    matcher.add_subscriptions(
+        [
+            Subscription(id=id, keywords=set(words), region=Box(*region))
+            for id, (words, region) in FIGURE_1.items()
+        ]
+    )
+    return matcher
+
+
+@pytest.mark.parametrize("index", NAMES)
+def test_the_messages_of_section_2(index: str):
+    matcher = figure_1(index=index)
+    assert matcher.match_event(POINT) == ["s04", "s07", "s10"]
+    assert matcher.match_event(RANGE) == ["s02", "s10", "s11"]
+
+
+def structure(matcher: Matcher):
+    (layer,) = matcher.index._layers.values()
+    return layer.structure, layer.entries
+
+
+def test_the_trie_of_figure_2():
+    matcher = figure_1(index="mbr-trie", bucket=0)
+    trie, entries = structure(matcher)
+    assert entries.row.tolist() == list(range(12)), "ids follow the token sets"
+    top = slice(int(trie.first[0]), int(trie.first[1]))
+    named = [matcher.schema.word_of(int(np.flatnonzero(matcher.index._order.rank == t)[0]))
+             for t in trie.token[top]]  # fmt: skip
+    assert named == ["a", "b", "d", "e"]
+    assert trie.mbr[1].tolist() == [10, 0, 30, 40]
+    spans = [(lo + 1, hi) for lo, hi in zip(trie.lo[top].tolist(), trie.hi[top], strict=True)]
+    assert spans == [(1, 2), (3, 9), (10, 10), (11, 12)]
+
+
+def test_the_pivotal_tokens_of_section_4():
+    """s3, s5 and s9 all have b; among d, b, b, b the children share nothing."""
+    runs = [[2, 3, 4], [2, 3, 6], [2, 8], [4, 5]]
+    token = np.array([t for run in runs for t in run], np.int32)
+    start = np.cumsum([0, *(len(run) for run in runs)])
+
+    def pivots(*items: int) -> Any:
+        return quadtree.pivotal(
+            np.array(items, np.int32), 0, len(items), start, token
+        ).tolist()  # fmt: skip
+
+    assert pivots(0, 1, 2) == [2]
+    assert pivots(3, 1, 2) == [2, 5], "of equals the last in the order"
+    assert pivots(0, 1, 2, 3) in ([2, 4], [2, 5])
+    assert pivots() == []
+    child = np.array([0, 2, 0, 0, 0, 0], np.int32)
+    for leaves, cover, rest in (
+        ([[0, 2], [0, 2], [1, 2], [0, 1, 2]], [2], []),
+        ([[3], [0, 2], [1, 2], [1, 2]], [], [2, 5]),
+    ):
+        item = np.array([i for leaf in leaves for i in leaf], np.int32)
+        lists = np.cumsum([0, 0, 0, *(len(leaf) for leaf in leaves)])
+        covers, others, pivot = quadtree.token_sets(child, lists, item, start, token)
+        assert pivot[covers[1, 0] : covers[1, 1]].tolist() == cover
+        assert pivot[others[1, 0] : others[1, 1]].tolist() == rest
+
+
+def test_what_all_children_share_stands_in_the_parent_alone():
+    matcher = Matcher(index="pt-quadtree", space="planar", few=0, leaf=2, most_copies=4.0)
+    corners = [(x, y) for x in (0, 9) for y in (0, 9)]
+    matcher.add_subscriptions(
+        [
+            Subscription(id=f"{x}{y}{w}", keywords={"all", w}, region=Box(x, y, x + 1, y + 1))
+            for x, y in corners
+            for w in ("p", "q", "r")
+        ]
+    )
+    cells, _ = structure(matcher)
+    rank = int(matcher.index._order.rank[matcher.schema.words["all"]])
+    cover = cells.pivot[cells.cover[1, 0] : cells.cover[1, 1]].tolist()
+    assert cover == [rank]
+    for child in range(2, 6):
+        for run in (cells.cover[child], cells.rest[child]):
+            assert rank not in cells.pivot[run[0] : run[1]]
+    event = Event(id="e", keywords={"all", "p"}, location=Point(0.5, 0.5))
+    assert matcher.match_event(event) == ["00p"]
+
+
+def test_list_pruning_of_section_5():
+    """The quadtree's list of the point, cut to what lies below each node of the trie."""
+    matcher = figure_1(index="lfilter", bucket=0, leaf=12)
+    both, entries = structure(matcher)
+    near = [
+        i for i, box in enumerate(entries.box)
+        if box[0] <= 26 <= box[2] and box[1] <= 14 <= box[3]
+    ]  # fmt: skip
+    assert [f"s{i + 1:02}" for i in near] == ["s01", "s04", "s07", "s09", "s10"]
+    lo, hi = int(both.trie.lo[2]), int(both.trie.hi[2])
+    assert [f"s{i + 1:02}" for i in near if lo <= i < hi] == ["s04", "s07", "s09"]
+    assert matcher.match_event(POINT) == ["s04", "s07", "s10"]
+
+
+# --- large ------------------------------------------------------------------------------------
+
+
+def encoded(matcher: Matcher, message: str, n: int):
+    table = workload("lf", seed=3, space="planar", message=message).event_table(n)
+    batch = bulk.encode_events(table, matcher.schema, "planar", intern=False).batch
+    places = np.stack([table[c].to_numpy() for c in ("lon", "lat")], axis=1)
+    return batch, places
+
+
+@pytest.fixture(scope="module")
+def crowd() -> dict[str, Matcher]:
+    table = workload("lf", seed=3, space="planar", vocabulary=2000).subscription_table(4000)
+    made = {}
+    for name in ("scan", *NAMES):
+        matcher = Matcher(index=name, space="planar")
+        matcher.add_subscriptions(table)
+        made[name] = matcher
+    return made
+
+
+@pytest.mark.parametrize("index", NAMES)
+def test_a_crowd_agrees_with_the_scan(crowd, index: str):
+    for message in ("short", "long"):
+        batch, places = encoded(crowd["scan"], message, 40)
+        wanted = crowd["scan"].index.match_events(batch, new_counters())
+        found = crowd[index].index.match_events(batch, new_counters())
+        assert bool((np.diff(found[0]) >= 0).all())
+        assert sorted(zip(*wanted, strict=True)) == sorted(zip(*found, strict=True))
+        for at in range(3):
+            one = crowd[index].index.match_event(batch, at, new_counters())
+            assert sorted(one) == sorted(found[1][found[0] == at])
+        for side in (0.01, 0.3):
+            wide = np.hstack([places - side, places + side])
+            ranges = crowd[index].index.match_boxes(batch, wide, new_counters())
+            best = crowd["mbr-trie"].index.match_boxes(batch, wide, new_counters())
+            assert sorted(zip(*ranges, strict=True)) == sorted(zip(*best, strict=True))
+    assert isinstance(crowd[index].index, SubscriptionIndex)
+    assert isinstance(crowd[index].index, BoxIndex)
+
+
+@pytest.mark.parametrize("probe", [TOKEN_SET, TRIE, COST])
+def test_the_probes_find_the_same_nodes(crowd, probe: int):
+    trie = crowd["mbr-trie"].index
+    batch, _ = encoded(crowd["mbr-trie"], "long", 20)
+    before, trie._probe = trie._probe, probe
+    counters, usual = new_counters(), new_counters()
+    found = trie.match_events(batch, counters)
+    trie._probe = before
+    assert sorted(zip(*found, strict=True)) == sorted(
+        zip(*trie.match_events(batch, usual), strict=True)
+    )
+    assert counters.tolist() == usual.tolist()
+
+
+def test_the_cost_model_chooses_by_the_message(crowd):
+    chosen = set()
+    index = crowd["lfilter"].index
+    for message in ("short", "long"):
+        batch, places = encoded(crowd["lfilter"], message, 40)
+        for side in (0.0, 0.01, 0.5):
+            counters = new_counters()
+            index.match_boxes(batch, np.hstack([places - side, places + side]), counters)
+            assert counters[3] > 0
+            assert counters[4] > 0
+            assert counters[5:].sum() == 40
+            chosen |= {CHOICES[i] for i in np.flatnonzero(counters[5:])}
+    assert chosen == set(CHOICES)
+
+
+def test_the_report_tells_what_was_expected_and_chosen(crowd):
+    words = {f"w{i:06}" for i in range(8)}
+    for location in (Point(0.5, 0.5), Box(0.2, 0.2, 0.9, 0.9)):
+        event = Event(id="e", keywords=words, location=location)
+        ids, report = crowd["lfilter"].match_report(event)
+        assert ids == crowd["scan"].match_event(event)
+        assert report.choice in CHOICES
+        assert report.estimated > 0
+        assert report.actual > 0
+    plain = crowd["mbr-trie"].match_report(event)[1]
+    assert (plain.estimated, plain.actual, plain.choice) == (0, 0, "")
+    assert MatchReport(1, 2, 3) == (1, 2, 3, 0, 0, "")
+
+
+@pytest.mark.parametrize("index", NAMES)
+def test_one_by_one_gives_few_layers_and_the_same_answers(index: str):
+    source = workload("lf", seed=5, space="planar", vocabulary=1000)
+    rows = source.subscription_table(900).to_pylist()
+    many = [
+        Subscription(id=row["id"], keywords=row["keywords"],
+                     region=Box(*(row[side] for side in ("xmin", "ymin", "xmax", "ymax"))))
+        for row in rows
+    ]  # fmt: skip
+    matcher = Matcher(index=index, space="planar", few=16)
+    for subscription in many:
+        matcher.add_subscriptions([subscription])
+    layers = matcher.index._layers
+    assert 1 <= len(layers) <= 7
+    matcher.check_invariants()
+    message = Event(id="e", keywords={w for s in many[:150] for w in s.keywords},
+                    location=Box(0, 0, 1, 1))  # fmt: skip
+    assert matcher.match_event(message) == oracle.match_event(many, message, "planar")
+    for subscription in many[:600]:
+        matcher.remove_subscription(subscription.id)
+    matcher.check_invariants()
+    assert sum(layer.size for layer in layers.values()) <= 400
+    assert matcher.match_event(message) == oracle.match_event(many[600:], message, "planar")
+
+
+def test_mx_cif_stores_each_clause_once_and_leaves_several_times():
+    table = workload("lf", seed=3, space="planar", vocabulary=2000).subscription_table(2000)
+    sizes = {}
+    for storage in ("leaves", "mx-cif"):
+        matcher = Matcher(index="pt-quadtree", space="planar", storage=storage, leaf=16)
+        matcher.add_subscriptions(table)
+        sizes[storage] = structure(matcher)[0].item.size
+    assert sizes["mx-cif"] == 2000
+    assert sizes["leaves"] > 2000
+    matcher = Matcher(index="pt-quadtree", space="planar", least_area=2.0)
+    matcher.add_subscriptions(table)
+    assert structure(matcher)[0].child.tolist() == [0, 0], "the extent is no larger than that"
+
+
+# --- the order of words -----------------------------------------------------------------------
+
+
+def test_idf_puts_the_rarest_first_and_newcomers_before():
+    order = TokenOrder()
+    order.fit(np.array([3, 1, 1, 1, 2, 2, 3, 3, 3], np.int32))
+    assert order.rank[2] < order.rank[1] < order.rank[3]
+    assert order.rank[0] == ANY
+    assert order.extend(np.array([1, 6, 0], np.int32))
+    assert ANY < order.rank[0] < order.rank[6] < order.rank[2]
+    assert order.share[3] == 4 / 9
+
+
+def test_alphabetical_order_fills_gaps_until_there_is_none():
+    names = ["m", "b", "x"]
+    order = TokenOrder("alphabetical", names.__getitem__)
+    order.fit(np.array([0, 1, 2], np.int32))
+    names += [f"m{'a' * i}b" for i in range(1, 40)]
+    fits = 0
+    for code in range(3, len(names)):
+        if not order.extend(np.array([code], np.int32)):
+            break
+        fits += 1
+    assert 20 < fits < 39
+    known = sorted((names[code], int(order.rank[code])) for code in range(3 + fits))
+    assert [rank for _, rank in known] == sorted(rank for _, rank in known)
+    assert order.memory_bytes() > 0
+
+
+def test_words_without_end_between_two_others_are_ranked_anew():
+    schema = Schema()
+    matcher = Matcher(index="mbr-trie", space="planar", schema=schema, few=0,
+                      order="alphabetical", spelling=schema.word_of)  # fmt: skip
+    words = ["m", "x", *(f"m{'a' * i}b" for i in range(1, 40))]
+    matcher.add_subscriptions([Subscription(id=f"k{i}", keywords={"m", "x"}) for i in range(99)])
+    for i, word in enumerate(words):
+        matcher.add_subscriptions([Subscription(id=f"s{i:02}", keywords={word})])
+    matcher.check_invariants()
+    got = matcher.match_event(Event(id="e", keywords=set(words[2:])))
+    assert got == [f"s{i:02}" for i in range(2, len(words))]
+
+
+@pytest.mark.parametrize(
+    ("index", "options"),
+    [
+        ("mbr-trie", {"probe": "guess"}),
+        ("mbr-trie", {"bucket": -1}),
+        ("lfilter", {"order": "random"}),
+        ("lfilter", {"order": "alphabetical"}),
+        ("lfilter", {"few": -1}),
+        ("pt-quadtree", {"leaf": 0}),
+        ("pt-quadtree", {"least_area": -1.0}),
+        ("pt-quadtree", {"most_copies": 0.5}),
+        ("pt-quadtree", {"storage": "cellar"}),
+        ("token-grid", {"leaf": 7}),
+    ],
+)
+def test_wrong_options_are_refused(index: str, options: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        Matcher(index=index, **options)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+LONG = "y" * 100_000
+HUGE = frozenset(f"w{i:05}" for i in range(10_000))
+BAD = [
+    *(Subscription(id=f"all{i}", keywords={"everywhere", f"u{i % 7}"}, region=Box(i, 0, i + 5, 9))
+      for i in range(40)),
+    *(Subscription(id=f"huge{i}", keywords=HUGE, region=Box(0, 0, i, i)) for i in range(3)),
+    Subscription(id="long", keywords={LONG, "everywhere"}),
+    Subscription(id="longer", keywords={LONG + "z"}),
+    Subscription(id="bare"),
+    Subscription(id="bare here", region=Box(0, 0, 50, 50)),
+    *(Subscription(id=f"spot{i}", region=Box(3, 3, 3, 3)) for i in range(70)),
+    Subscription(id="line", keywords={"everywhere"}, region=Box(0, 3, 50, 3)),
+]  # fmt: skip
+MESSAGES = [
+    Event(id="nothing"),
+    Event(id="no words", location=Point(3, 3)),
+    Event(id="nowhere", keywords={"everywhere", "u1", LONG}),
+    Event(id="unknown word", keywords={"nobody"}, location=Point(1, 1)),
+    Event(id="common", keywords={"everywhere"}, location=Point(3, 3)),
+    Event(id="more", keywords={"everywhere", *(f"u{i}" for i in range(7))}, location=Point(7, 3)),
+    Event(id="huge", keywords=HUGE, location=Point(1, 1)),
+    Event(id="one short", keywords=HUGE - {"w00500"}, location=Point(1, 1)),
+    Event(id="huge range", keywords=HUGE | {LONG, "everywhere"}, location=Box(0, 0, 60, 60)),
+    Event(id="spot", keywords={"everywhere"}, location=Box(3, 3, 3, 3)),
+    Event(id="far", keywords={"everywhere"}, location=Box(1e9, 1e9, 2e9, 2e9)),
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bad_input(variant: str):
+    matcher = matcher_of(variant)
+    matcher.add_subscriptions(BAD)
+    matcher.check_invariants()
+    for message in MESSAGES:
+        assert matcher.match_event(message) == oracle.match_event(BAD, message, "planar"), (
+            message.id
+        )
+    table = matcher.match_events(MESSAGES)
+    found = sorted(zip(*(table[c].to_pylist() for c in table.column_names), strict=True))
+    assert found == sorted(
+        (m.id, s) for m in MESSAGES for s in oracle.match_event(BAD, m, "planar")
+    )
+    assert matcher.memory()["index"] < 4 << 20
