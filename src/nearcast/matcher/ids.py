@@ -32,13 +32,21 @@ class IdTable:
         self._blob = np.empty(0, np.uint8)
         self._used = 0
         self._garbage = 0
-        self._start = np.empty(0, np.int64)
-        self._length = np.empty(0, np.uint32)
+        self._places = np.empty((0, 2), np.int64)
+        """By slot: where its bytes begin and how many there are, side by side in one line."""
         self.slots = 0
         """Slots ever used: one more than the highest."""
         self._free: list[int] = []
         self._zeros = False
         """Whether some id may hold a zero byte."""
+
+    @property
+    def _start(self) -> npt.NDArray[np.int64]:
+        return self._places[:, 0]
+
+    @property
+    def _length(self) -> npt.NDArray[np.int64]:
+        return self._places[:, 1]
 
     def __len__(self) -> int:
         return self.slots - len(self._free)
@@ -163,12 +171,11 @@ class IdTable:
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
-        arrays = (self._table, self._blob, self._start, self._length)
+        arrays = (self._table, self._blob, self._places)
         return sum(int(array.nbytes) for array in arrays)
 
     def _reserve(self, slots: int, used: int) -> None:
-        self._start = grown(self._start, slots)
-        self._length = grown(self._length, slots)
+        self._places = grown(self._places, slots)
         self._blob = grown(self._blob, used)
         if 3 * slots > 2 * self._table.size:
             size = self._table.size
