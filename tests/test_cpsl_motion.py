@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from nearcast.cpsl.builder import event, string
 from nearcast.cpsl.detector import Detector
 from nearcast.cpsl.parser import parse
 from nearcast.errors import ValidationError
+from tests.cpsl_naive import naive
 
 S = 1_000_000
 HOME = Box(0, 0, 10, 10)
@@ -258,6 +261,42 @@ def test_crossings_are_what_a_state_machine_says(xs: list[int]):
         name: [parts[-1] for parts in found(pattern, positions)]
         for name, pattern in patterns.items()
     } == by_definition(xs)
+
+
+MODES_OF_MOTION = {
+    "leave": motion.leave(CAR, BUS, distance_m=5, within=30),
+    "hit": motion.hit(CAR, BUS, distance_m=5, within=30),
+    "reach": motion.reach(CAR, BUS, distance_m=3, within=30),
+    "external": motion.external(CAR, BUS, distance_m=3, within=30),
+    "internal": motion.internal(CAR, BUS, within=30),
+    "cross": motion.cross(CAR, BUS, near_m=2, far_m=8),
+    "cross a place": motion.cross(CAR, HOME, near_m=2, far_m=8),
+    "leave a place": motion.leave(CAR, HOME, distance_m=3, within=30),
+    "enter": motion.enter(ANY, HOME, margin_m=3),
+    "exit": motion.exit(ANY, HOME, margin_m=3),
+    "dwell": motion.dwell(ANY, HOME, lasting=25, margin_m=3),
+    "approach": motion.approach(CAR, BUS, distance_m=4, margin_m=2),
+}
+
+
+@pytest.mark.parametrize("name", MODES_OF_MOTION)
+def test_motion_is_what_the_naive_interpreter_finds(name: str):
+    chance, total = Random(name), 0
+    for _ in range(5):
+        tracks = [
+            track(
+                vehicle,
+                *((float(chance.randint(-6, 16)), 5.0) for _ in range(7)),
+                lasting=chance.choice([0, 3]),
+            )
+            for vehicle in ("car", "bus")
+        ]
+        history = sorted((e for each in tracks for e in each), key=lambda e: (e.end, e.id))
+        expected = naive(MODES_OF_MOTION[name], history, "first-matching", 1000 * S)
+        parts = found(MODES_OF_MOTION[name], *tracks, until=1000)
+        assert parts == [each.parts for each in expected]
+        total += len(parts)
+    assert total or name == "internal"  # two points are inside of each other by chance only
 
 
 @pytest.mark.parametrize(
