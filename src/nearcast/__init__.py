@@ -23,27 +23,44 @@ from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
 from nearcast.model.subscriptions import Subscription
 
 if TYPE_CHECKING:
+    from nearcast.bootstrap import Broker
+    from nearcast.broker.replies import Notification, Reply
     from nearcast.cpsl.composite import Composite
     from nearcast.matcher import Matcher
+    from nearcast.mobility.client import Client
+    from nearcast.mobility.safe_region import SafeRegion
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Around",
     "Box",
+    "Broker",
     "Circle",
+    "Client",
     "Composite",
     "Event",
     "Matcher",
     "NearcastError",
+    "Notification",
     "Point",
     "Polygon",
+    "Reply",
+    "SafeRegion",
     "Subscription",
     "__version__",
 ]
 
 # What needs the compiler or Arrow is imported when first used: `import nearcast` is quick.
-_LAZY = {"Composite": "nearcast.cpsl.composite", "Matcher": "nearcast.matcher"}
+_LAZY = {
+    "Broker": "nearcast.bootstrap",
+    "Client": "nearcast.mobility.client",
+    "Composite": "nearcast.cpsl.composite",
+    "Matcher": "nearcast.matcher",
+    "Notification": "nearcast.broker.replies",
+    "Reply": "nearcast.broker.replies",
+    "SafeRegion": "nearcast.mobility.safe_region",
+}
 
 
 def __getattr__(name: str) -> Any:

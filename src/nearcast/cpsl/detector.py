@@ -14,7 +14,7 @@ from nearcast.cpsl.compile import compile_pattern
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration
 from nearcast.cpsl.durations import to_duration
-from nearcast.cpsl.instances import CompositeEvent, Instance, detection
+from nearcast.cpsl.instances import CompositeEvent, GlobeInstance, Instance, detection
 from nearcast.cpsl.operators.passing import Filter, Primitive
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
@@ -243,6 +243,7 @@ class Detector:
         graph = self._graph
         graph.learn()
         timers = graph.timers
+        kind = GlobeInstance if graph.relations.globe else Instance
         matched = self._matched([entry[3] for entry in ready])
         for (end, _, start, event), primitives in zip(ready, matched, strict=True):
             while timers.due and timers.due[0][0] < end:
@@ -252,7 +253,7 @@ class Detector:
             if primitives is None:
                 continue
             graph.step += 1
-            plain = Instance(graph.serial(), start, end, event)
+            plain = kind(graph.serial(), start, end, event)
             for primitive, passed in primitives:
                 self._enter(primitive, passed, plain, event)
             graph.settle()

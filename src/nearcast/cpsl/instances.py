@@ -20,7 +20,16 @@ from nearcast.matcher.places import shape_floats
 from nearcast.model.events import Event, Value
 from nearcast.model.geometry import Box, Location, Point, Polygon
 
-__all__ = ["Bindings", "CompositeEvent", "Instance", "Open", "Shape", "compose", "merged"]
+__all__ = [
+    "Bindings",
+    "CompositeEvent",
+    "GlobeInstance",
+    "Instance",
+    "Open",
+    "Shape",
+    "compose",
+    "merged",
+]
 
 #: kind and floats, as in `nearcast.kernels.geometry`.
 Shape: TypeAlias = tuple[int, npt.NDArray[np.float64]]
@@ -59,7 +68,7 @@ class Instance:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.serial, self.start, self.end, self.event, self.members)
-        return (Instance, (*fields, dict(self.bindings), self.opens))
+        return (type(self), (*fields, dict(self.bindings), self.opens))
 
     def bound(self, name: str) -> Instance:
         """The same occurrence, known as `$name;` too."""
@@ -68,7 +77,7 @@ class Instance:
 
     def knowing(self, bindings: Bindings, opens: tuple[Open, ...]) -> Instance:
         """The same occurrence with other bindings."""
-        twin = Instance(
+        twin = type(self)(
             self.serial, self.start, self.end, self.event, self.members, bindings, opens
         )
         twin._shape = self._shape
@@ -90,6 +99,9 @@ class Instance:
             kind, floats = shape_floats(location)
             return kind, np.array(floats)
         shapes = [shape for member in self.members if (shape := member.shape) is not None]
+        return self._hull(shapes)
+
+    def _hull(self, shapes: list[Shape]) -> Shape | None:
         return hull_of(shapes)
 
     def events(self) -> list[Event]:
@@ -107,6 +119,23 @@ class Instance:
         return [found[key] for key in sorted(found)]
 
 
+class GlobeInstance(Instance):
+    """An instance on the globe: a hull is taken round the first place, whatever the longitude."""
+
+    __slots__ = ()
+
+    def _hull(self, shapes: list[Shape]) -> Shape | None:
+        if len(shapes) < 2:
+            return hull_of(shapes)
+        middle = float(corners(shapes[0])[0, 0])
+        turned = []
+        for shape in shapes:
+            ring = corners(shape)
+            turns = round((middle - float(ring[0, 0])) / 360.0)
+            turned.append(shape_of(ring + np.array([360.0 * turns, 0.0])))
+        return hull_of(turned)
+
+
 def compose(
     serial: int,
     members: tuple[Instance, ...],
@@ -120,7 +149,7 @@ def compose(
             start = member.start
         if member.end > end:
             end = member.end
-    return Instance(serial, start, end, None, members, bindings, opens)
+    return type(members[0])(serial, start, end, None, members, bindings, opens)
 
 
 def merged(instances: Sequence[Instance]) -> tuple[Bindings, tuple[Open, ...]] | None:
@@ -229,7 +258,7 @@ class CompositeEvent(Event):
         """The hull of the parts' places."""
         place = self._place
         if isinstance(place, Instance):
-            place = location_of(place.shape)
+            place = location_of(place)
             object.__setattr__(self, "_place", place)
         found: Location | None = place
         return found
@@ -248,24 +277,28 @@ class CompositeEvent(Event):
         return (CompositeEvent, (self.id, self.composite_id, self.parts, *place))
 
 
-def location_of(shape: Shape | None) -> Location | None:
-    """A shape as an event's location."""
-    if shape is None:
-        return None
-    kind, floats = shape
-    if kind == geometry.POINT:
-        return Point(float(floats[0]), float(floats[1]))
-    if kind == geometry.BOX:
-        xmin, ymin, xmax, ymax = (float(value) for value in floats)
-        return Box(xmin, ymin, xmax - 360.0 if xmax > 180.0 and xmin < 180.0 else xmax, ymax)
+def location_of(instance: Instance) -> Location | None:
+    """The place of an instance as an event's location."""
+    events = instance.events()
+    placed = [event.location for event in events if event.location is not None]
+    if len(placed) < 2:
+        return placed[0] if placed else None
+    shape = instance.shape
+    assert shape is not None
     ring = corners(shape)
+    if len(ring) == 1:
+        return Point(float(ring[0, 0]), float(ring[0, 1]))
     if len(ring) > 2:
         try:
             return Polygon([(float(x), float(y)) for x, y in ring])
         except ValidationError:
             pass  # too thin to be an area
-    (xmin, ymin), (xmax, ymax) = ring.min(axis=0), ring.max(axis=0)
-    return Box(float(xmin), float(ymin), float(xmax), float(ymax))
+    (xmin, ymin), (xmax, ymax) = ring.min(axis=0).tolist(), ring.max(axis=0).tolist()
+    if isinstance(instance, GlobeInstance):
+        xmin, xmax = (
+            x - 360.0 if x > 180.0 else x + 360.0 if x < -180.0 else x for x in (xmin, xmax)
+        )
+    return Box(xmin, ymin, xmax, ymax)
 
 
 def detection(composite_id: str, number: int, instance: Instance) -> CompositeEvent:

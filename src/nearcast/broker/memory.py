@@ -1,0 +1,95 @@
+"""What stands behind the ports by default: a store and a sink in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+
+from nearcast.broker.ports import (
+    Change,
+    Detecting,
+    Gone,
+    Moved,
+    Published,
+    Reached,
+    State,
+    Subscribed,
+    Told,
+    Unsubscribed,
+)
+from nearcast.broker.replies import Notification
+from nearcast.errors import ValidationError
+
+__all__ = ["Inbox", "MemoryStore", "NoStore", "applied"]
+
+
+def applied(state: State, change: Change) -> None:
+    """Let a change happen to a state: what every store's contents mean. O(1), ends O(events)."""
+    match change:
+        case Subscribed(subscription):
+            state.subscriptions[subscription.id] = subscription
+        case Detecting(composite):
+            state.composites[composite.id] = composite
+        case Unsubscribed(id):
+            state.subscriptions.pop(id, None)
+            state.composites.pop(id, None)
+            for told in state.told.values():
+                told.discard(id)
+        case Published(event):
+            state.events[event.id] = event
+        case Gone(event_id):
+            state.events.pop(event_id, None)
+            state.told.pop(event_id, None)
+        case Told(notification):
+            state.told.setdefault(notification.event.id, set()).add(notification.subscription_id)
+        case Moved(subscriber):
+            state.places[subscriber] = change
+        case Reached(now):
+            state.now = now
+
+
+class NoStore:
+    """Remembers nothing: a broker that lives and dies with its process."""
+
+    def load(self) -> State:
+        """An empty state."""
+        return State()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Forget them."""
+
+
+class MemoryStore:
+    """Remembers in memory: the contract of `Store` in the fewest lines; for tests and examples."""
+
+    def __init__(self) -> None:
+        self._state = State()
+
+    def load(self) -> State:
+        """A copy of everything remembered."""
+        return deepcopy(self._state)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Remember."""
+        for change in changes:
+            applied(self._state, change)
+
+
+class Inbox:
+    """A sink that keeps the newest notifications; when it is full the oldest go."""
+
+    def __init__(self, size: int = 10_000) -> None:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValidationError("size", size, "give a positive whole number")
+        self._kept: deque[Notification] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Notification]:
+        return iter(self._kept)
+
+    def deliver(self, notification: Notification) -> None:
+        """Keep one more."""
+        self._kept.append(notification)

@@ -1,0 +1,90 @@
+"""What every call of the broker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import overload
+
+from nearcast.clock import Micros
+from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
+from nearcast.mobility.safe_region import SafeRegion
+from nearcast.model.events import Event
+
+__all__ = ["Notification", "Reply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """This event matches this subscription: told once.
+
+    `subscription_id` may be a composite's id; then `event` is the composite event. `at` is
+    the broker's time when it told, in microseconds.
+    """
+
+    subscription_id: str
+    subscriber: str | None
+    event: Event
+    at: Micros
+
+
+class Reply(Sequence[Notification]):
+    """The notifications of one call, in order, and what movers are to hear.
+
+    `safe_regions` says where a subscriber may move silently from now on; `location_requests`
+    names those who must report now, whatever region they hold. A reply equals another with
+    the same contents, and a list or tuple of the same notifications.
+    """
+
+    __slots__ = ("_after", "_notifications", "location_requests", "safe_regions")
+
+    def __init__(
+        self,
+        notifications: Iterable[Notification] = (),
+        safe_regions: Mapping[str, SafeRegion] = MappingProxyType({}),
+        requests: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._notifications = tuple(notifications)
+        self.safe_regions: Mapping[str, SafeRegion] = MappingProxyType(dict(safe_regions))
+        self.location_requests: tuple[str, ...] = tuple(sorted(requests))
+        self._after = dict(requests)
+
+    def __len__(self) -> int:
+        return len(self._notifications)
+
+    @overload
+    def __getitem__(self, at: int) -> Notification: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Notification, ...]: ...
+    def __getitem__(self, at: int | slice) -> Notification | tuple[Notification, ...]:
+        return self._notifications[at]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Reply):
+            mine = (self._notifications, dict(self.safe_regions), self._after)
+            return mine == (other._notifications, dict(other.safe_regions), other._after)
+        return isinstance(other, list | tuple) and self._notifications == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def __repr__(self) -> str:
+        parts = [repr(list(self._notifications))]
+        if self.safe_regions:
+            parts.append(f"safe_regions={dict(self.safe_regions)!r}")
+        if self.location_requests:
+            parts.append(f"location_requests={self.location_requests!r}")
+        return f"Reply({', '.join(parts)})"
+
+    def messages(self, subscriber: str) -> list[Message]:
+        """The part of one subscriber, as `nearcast.mobility.client.Client` takes it."""
+        out: list[Message] = [
+            Notice(told.subscription_id, subscriber, told.event.id, told.at)
+            for told in self._notifications
+            if told.subscriber == subscriber
+        ]
+        if subscriber in self.safe_regions:
+            out.append(NewRegion(subscriber, self.safe_regions[subscriber]))
+        if subscriber in self._after:
+            out.append(LocationRequest(subscriber, self._after[subscriber]))
+        return out

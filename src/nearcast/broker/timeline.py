@@ -1,0 +1,110 @@
+"""Event time: where it stands, how far an event may be off, and what ends when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import Literal, TypeAlias
+
+from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
+from nearcast.cpsl.durations import format_seconds, to_duration
+from nearcast.errors import ValidationError
+from nearcast.model.events import Event
+
+__all__ = ["Clock", "Timeline", "span"]
+
+#: Reads the time in microseconds, such as `nearcast.clock.system_now`.
+Clock: TypeAlias = Callable[[], Micros]
+Kind: TypeAlias = Literal["subscription", "event"]
+
+
+class Timeline:
+    """The broker's time. It never goes back, whatever a clock or an event says."""
+
+    def __init__(self, clock: Clock | None, lateness: object, max_ahead: object) -> None:
+        if clock is not None and not callable(clock):
+            raise ValidationError("clock", clock, "give a function that returns microseconds")
+        self.clock = clock
+        self.lateness = None if lateness is None else span(lateness, "lateness")
+        self.max_ahead = span(max_ahead, "max_ahead")
+        self.now: Micros | None = None
+        self._ends: list[tuple[Micros, int, Kind, str]] = []
+        self._count = 0
+
+    @property
+    def hold(self) -> Micros:
+        """How long patterns wait for late events."""
+        return self.lateness or 0
+
+    def present(self) -> Micros | None:
+        """What time it is: the clock's, or where time has come to; None before the first."""
+        if self.clock is None:
+            return self.now
+        read = to_micros(self.clock(), "clock")
+        return read if self.now is None else max(read, self.now)
+
+    def interval(self, event: Event, present: Micros | None) -> tuple[Micros, Micros]:
+        """When an event happens; what it does not say is now. Refused if that is too far off."""
+        end = event.end
+        if end is None:
+            known = [moment for moment in (present, event.start) if moment is not None]
+            end = max(known, default=0)
+        start = end if event.start is None else event.start
+        if present is None:
+            return start, end
+        if self.clock is not None and end > present + self.max_ahead:
+            ahead = format_seconds(end - present)
+            limit = format_seconds(self.max_ahead)
+            raise ValidationError(
+                "end", format_micros(end),
+                f"it lies {ahead} s ahead of the clock and max_ahead is {limit} s; how long an "
+                "event holds is `expires`",
+            )  # fmt: skip
+        if self.lateness is not None and end < present - self.lateness:
+            behind = format_seconds(present - end)
+            limit = format_seconds(self.lateness)
+            raise ValidationError(
+                "end", format_micros(end),
+                f"it comes {behind} s late and lateness is {limit} s; raise Broker(lateness=…)",
+            )  # fmt: skip
+        return start, end
+
+    def target(self, to: Time | None) -> Micros:
+        """Where `advance` goes."""
+        if self.clock is None:
+            if to is None:
+                raise ValidationError("to", None, "say when, for this broker has no clock")
+            moment = to_micros(to, "to")
+            return moment if self.now is None else max(moment, self.now)
+        present = self.present()
+        assert present is not None
+        if to is not None and to_micros(to, "to") > present:
+            raise ValidationError("to", to, "this broker follows its clock; leave `to` out")
+        return present
+
+    # -- what ends ---------------------------------------------------------------
+
+    def ends(self, at: Micros | None, kind: Kind, id: str) -> None:
+        """Something expires at a moment; None is never. O(log n)."""
+        if at is not None:
+            self._count += 1
+            heappush(self._ends, (at, self._count, kind, id))
+
+    def ended(self, now: Micros) -> Iterator[tuple[Micros, Kind, str]]:
+        """What has expired by `now`, in order; some of it may be gone or renewed already."""
+        while self._ends and self._ends[0][0] <= now:
+            at, _, kind, id = heappop(self._ends)
+            yield at, kind, id
+
+    @property
+    def moment(self) -> Micros:
+        """Time as a number; before the first it is earlier than everything."""
+        return NEVER if self.now is None else self.now
+
+
+def span(value: object, field: str) -> Micros:
+    """A duration that is not negative, in microseconds."""
+    found = to_duration(value, field)
+    if found < 0:
+        raise ValidationError(field, value, "a duration is not negative")
+    return found

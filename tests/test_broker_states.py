@@ -1,0 +1,216 @@
+"""Calls in any order, against the broker by definition: nothing lost, nothing told twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from nearcast import Around, Broker, Client, Event, Point, Reply, Subscription
+from nearcast.broker.memory import Inbox, MemoryStore
+from nearcast.errors import DuplicateIdError, UnknownIdError
+from nearcast.model.geometry import Space
+from tests.naive_broker import NaiveBroker, Pair
+from tests.strategies import TIMES, events, locations, points, radii, subscriptions
+
+PEOPLE = ("ann", "bob")
+SUBSCRIPTION_IDS = tuple(f"s{i}" for i in range(6))
+EVENT_IDS = tuple(f"e{i}" for i in range(8))
+
+
+def pairs(reply: Reply) -> list[Pair]:
+    return [(told.subscription_id, told.subscriber, told.event.id) for told in reply]
+
+
+class Brokers(RuleBasedStateMachine):
+    """A broker with silent clients beside one that sees every step.
+
+    A client looks at its region after every call, so it reports at once when it is asked.
+    After every call both have told the same pairs; and what they tell to fixed
+    subscriptions, they tell in the same call and order.
+    """
+
+    space: Space = "planar"
+    method = "disc"
+
+    @initialize()
+    def open(self) -> None:
+        self.store, self.inbox = MemoryStore(), Inbox()
+        self.broker = self.made()
+        self.naive = NaiveBroker(self.space)
+        self.clients = {name: Client(name) for name in PEOPLE}
+        self.told: list[Pair] = []
+        self.expected: list[Pair] = []
+        self.events: dict[str, Event] = {}
+
+    def made(self) -> Broker:
+        return Broker(self.space, self.method, store=self.store, sinks=[self.inbox])
+
+    def call(self, verb: Callable[[], Reply], naive: Callable[[], list[Pair]]) -> None:
+        """Both brokers do the same; then every client does as it is told."""
+        kinds = {s.id: _fixed(s) for s in self.naive.subscriptions.values()}
+        reply, should = verb(), naive()
+        kinds |= {s.id: _fixed(s) for s in self.naive.subscriptions.values()}
+        fixed = {id for id, stays in kinds.items() if stays}
+        assert [p for p in pairs(reply) if p[0] in fixed] == [p for p in should if p[0] in fixed]
+        assert all(told.at == (self.naive.now or 0) for told in reply)
+        self.told += pairs(reply)
+        self.expected += should
+        self.obey(reply)
+
+    def obey(self, reply: Reply) -> None:
+        for name, client in self.clients.items():
+            for message in reply.messages(name):
+                client.received(message)
+        for name in reply.location_requests:
+            assert self.clients[name].region is None
+        for name, place in self.naive.places.items():  # silent where a region allows it
+            self.report(self.clients[name], place)
+
+    def report(self, client: Client, place: Point) -> None:
+        report = client.moved(place)
+        if report is None:
+            return
+        reply = self.broker.move(client.subscriber, place, epoch=report.epoch)
+        self.told += pairs(reply)
+        for message in reply.messages(client.subscriber):
+            client.received(message)
+        assert reply.location_requests == ()
+
+    @rule(data=st.data(), id=st.sampled_from(SUBSCRIPTION_IDS))
+    def subscribe(self, data: st.DataObject, id: str) -> None:
+        drawn = data.draw(subscriptions(self.space, id=id))
+        self.begin(drawn)
+
+    @rule(
+        data=st.data(),
+        id=st.sampled_from(SUBSCRIPTION_IDS),
+        name=st.sampled_from(PEOPLE),
+        expires=st.none() | st.sampled_from(TIMES),
+        where=st.sampled_from((None, "price < 3", "open = TRUE OR price > 1")),
+    )
+    def follow(
+        self, data: st.DataObject, id: str, name: str, expires: int | None, where: str | None
+    ) -> None:
+        region = Around(data.draw(radii(self.space)))
+        self.begin(Subscription(id, name, where, (), region, expires))
+
+    def begin(self, subscription: Subscription) -> None:
+        self.call(
+            lambda: self.broker.subscribe(subscription), lambda: self.naive.subscribe(subscription)
+        )
+        if subscription.id in self.naive.subscriptions:  # once more changes nothing
+            assert self.broker.subscribe(subscription) == Reply()
+
+    @rule(id=st.sampled_from(SUBSCRIPTION_IDS))
+    def unsubscribe(self, id: str) -> None:
+        if id in self.naive.subscriptions:
+            self.call(lambda: self.broker.unsubscribe(id), lambda: self.naive.unsubscribe(id))
+        else:
+            with pytest.raises(UnknownIdError):
+                self.broker.unsubscribe(id)
+
+    @rule(data=st.data(), id=st.sampled_from(EVENT_IDS))
+    def publish(self, data: st.DataObject, id: str) -> None:
+        self.happen(data.draw(events(self.space, id=id)))
+
+    @rule(
+        data=st.data(),
+        id=st.sampled_from(EVENT_IDS),
+        price=st.sampled_from((1, 2, 5)),
+        expires=st.none() | st.sampled_from(TIMES),
+    )
+    def offer(self, data: st.DataObject, id: str, price: int, expires: int | None) -> None:
+        place = data.draw(locations(self.space))
+        self.happen(Event(id, {"price": price, "open": True}, (), place, expires=expires))
+
+    def happen(self, event: Event) -> None:
+        known = self.naive.events.get(event.id)
+        now = self.naive.end_of(event)
+        if known is None or (known.expires is not None and known.expires <= now):
+            self.call(lambda: self.broker.publish(event), lambda: self.naive.publish(event))
+        elif known != event:
+            with pytest.raises(DuplicateIdError):
+                self.broker.publish(event)
+        if event.id in self.naive.events and self.naive.events[event.id] == event:
+            assert self.broker.publish(event) == Reply()  # a repetition changes nothing
+
+    @rule(id=st.sampled_from(EVENT_IDS))
+    def retract(self, id: str) -> None:
+        if id in self.naive.events:
+            self.call(lambda: self.broker.retract(id), lambda: self.naive.retract(id))
+        else:
+            with pytest.raises(UnknownIdError):
+                self.broker.retract(id)
+
+    @rule(name=st.sampled_from(PEOPLE), data=st.data())
+    def step(self, name: str, data: st.DataObject) -> None:
+        place = data.draw(points(self.space))
+        self.expected += self.naive.move(name, place)
+        self.report(self.clients[name], place)
+
+    @precondition(lambda self: self.naive.places)
+    @rule(data=st.data(), share=st.sampled_from((0.1, 0.5, 0.9)))
+    def stroll(self, data: st.DataObject, share: float) -> None:
+        """A step towards somewhere: mostly inside the safe region."""
+        name = data.draw(st.sampled_from(sorted(self.naive.places)))
+        here, there = self.naive.places[name], data.draw(points(self.space))
+        x, y = here.x + share * (there.x - here.x), here.y + share * (there.y - here.y)
+        self.expected += self.naive.move(name, Point(x, y))
+        self.report(self.clients[name], Point(x, y))
+
+    @rule(to=st.sampled_from(TIMES))
+    def advance(self, to: int) -> None:
+        self.call(lambda: self.broker.advance(to), lambda: self.naive.advance(to))
+
+    @rule()
+    def restart(self) -> None:
+        """The process dies; another one goes on with the store, and asks whoever moves."""
+        self.broker = self.made()
+        if self.naive.now is not None:
+            self.call(lambda: self.broker.advance(self.naive.now), lambda: [])
+
+    @invariant()
+    def the_same_was_told(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        assert sorted(self.told, key=repr) == sorted(self.expected, key=repr)
+        assert [(n.subscription_id, n.subscriber, n.event.id) for n in self.inbox] == self.told
+
+    @invariant()
+    def the_same_is_known(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        assert self.broker.now == self.naive.now
+        assert len(self.broker) == len(self.naive.subscriptions)
+        assert self.broker.event_count == len(self.naive.events)
+        self.broker.check_invariants()
+
+
+class BrokersOnTheGlobe(Brokers):
+    space = "globe"
+
+
+class BrokersWithVoronoi(Brokers):
+    method = "vm"
+
+
+def _fixed(subscription: Subscription) -> bool:
+    return not isinstance(subscription.region, Around)
+
+
+_MODEST = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestBrokers = Brokers.TestCase
+TestBrokers.settings = _MODEST
+TestBrokersOnTheGlobe = BrokersOnTheGlobe.TestCase
+TestBrokersOnTheGlobe.settings = _MODEST
+TestBrokersWithVoronoi = BrokersWithVoronoi.TestCase
+TestBrokersWithVoronoi.settings = settings(_MODEST, max_examples=15)
