@@ -14,7 +14,7 @@ from nearcast.errors import MissingExtraError
 __all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "pyplot", "series"]
 
 Metric: TypeAlias = Literal[
-    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds"
+    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds", "messages"
 ]
 
 #: The label of each metric's axis; {unit} is what the operation handles.
@@ -26,6 +26,7 @@ METRICS: dict[Metric, str] = {
     "item_bytes": "memory per {unit} (bytes)",
     "compile_s": "time to compile (s)",
     "seconds": "time (s)",
+    "messages": "messages per {unit}",
 }
 
 Dots: TypeAlias = list[tuple[Any, float, float, float]]
@@ -86,7 +87,9 @@ def _values(metric: Metric, measurement: Measurement) -> tuple[float, float, flo
         return times.median, times.q1, times.q3
     if metric == "rate":
         return measurement.rate, work / times.q3, work / times.q1
-    if metric in ("bytes", "item_bytes"):
+    if metric == "messages":
+        once = measurement.memory.get("messages", 0) / work
+    elif metric in ("bytes", "item_bytes"):
         once = measurement.memory.get("total", 0) / (work if metric == "item_bytes" else 1)
     else:
         once = measurement.build_s if metric == "build_s" else measurement.compile_s

@@ -33,15 +33,18 @@ def grids(record: Record) -> list[Grid]:
 def _operation_grid(operation: str, group: list[Measurement]) -> Grid:
     points = list(dict.fromkeys(name for m in group for name in m.parameters))
     wrong = any(m.approximate for m in group)
-    memory = any(m.memory for m in group)
+    memory = any("total" in m.memory for m in group)
+    messages = any("messages" in m.memory for m in group)
     many = any(m.work > 1 for m in group)
-    columns = [*points, "contender", "median", "quartiles"]
+    columns = [*points, "contender"] + ["messages", "left", "asked"] * messages
+    columns += ["median", "quartiles"]
     columns += [f"per {group[0].unit}", "rate/s"] * many + ["build", "compile"]
     columns += ["bytes"] * memory + ["missed", "false"] * wrong
     rows = [
         (
             *(_scalar(m.parameters.get(name, "")) for name in points),
             m.contender,
+            *(_messages(m) if messages else ()),
             time_text(m.spread.median),
             f"{time_text(m.spread.q1)} – {time_text(m.spread.q3)}",
             *((time_text(m.item_s), _number(m.rate)) if many else ()),
@@ -53,6 +56,12 @@ def _operation_grid(operation: str, group: list[Measurement]) -> Grid:
         for m in group
     ]
     return Grid(operation, tuple(columns), tuple(rows))
+
+
+def _messages(m: Measurement) -> tuple[str, str, str]:
+    """Messages per unit of work, and why they were sent."""
+    total, left, asked = (m.memory.get(name, 0) / m.work for name in ("messages", "left", "asked"))
+    return _number(total), _number(left), _number(asked)
 
 
 def _errors(m: Measurement) -> tuple[str, str]:

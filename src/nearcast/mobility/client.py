@@ -8,12 +8,17 @@ from nearcast.model.geometry import Point
 
 __all__ = ["Client"]
 
+#: Steps without a word after a report that nobody answers.
+_LONGEST_WAIT = 15
+
 
 class Client:
-    """A phone. Without a region it reports at every step; with one, only when it leaves it.
+    """A phone. With a region it reports only when it leaves it; without one, until answered.
 
     A report voids the region held, and only the region that answers the last report is
-    taken. So a lost or late message costs a repetition, never a notification.
+    taken. So a lost or late message costs a repetition, never a notification. Reports
+    without an answer are repeated at the next step, then after 2, 4, 8 … steps: where answers
+    take longer than a step, the last report must get time to be answered.
 
     >>> phone = Client("ann")
     >>> phone.moved(Point(8.5, 47.4)).epoch
@@ -24,6 +29,8 @@ class Client:
         self.subscriber = subscriber
         self.region: SafeRegion | None = None
         self.epoch = 0
+        self._repeats = 0
+        self._wait = 0
 
     def moved(
         self, place: Point, heading: float | None = None, speed: float | None = None
@@ -32,6 +39,11 @@ class Client:
         if self.region is not None and self.region.contains(place):
             return None
         self.region = None
+        if self._wait > 0:
+            self._wait -= 1
+            return None
+        self._wait = min(2**self._repeats - 1, _LONGEST_WAIT)
+        self._repeats += 1
         self.epoch += 1
         return Report(self.subscriber, place, self.epoch, heading, speed)
 
@@ -42,6 +54,8 @@ class Client:
         if isinstance(message, NewRegion):
             if message.region.epoch == self.epoch:
                 self.region = message.region
+                self._repeats = self._wait = 0
         elif isinstance(message, LocationRequest):
             self.epoch = max(self.epoch, message.after)
             self.region = None
+            self._wait = 0

@@ -35,7 +35,7 @@ __all__ = ["MOST_DISCS", "build"]
 #: More discs than this are not sent; beyond them, cells that meet an event are left out.
 MOST_DISCS = 60
 _COSINE = np.cos(np.radians(TURNS))
-_ECCENTRICITIES = np.array([0.0, 0.4, 0.6, 0.75, 0.85, 0.92])
+_ECCENTRICITIES = np.array([0.0, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96])
 _NO_TURNS = np.zeros(1)
 _FULL = np.ones(1)
 _MOST_CELLS = 30_000
@@ -55,11 +55,11 @@ def build(situation: Situation, look: Look) -> Built:
     shapes = _ECCENTRICITIES if directed else _ECCENTRICITIES[:1]
     place = np.array([s.x]), np.array([s.y])
     density = float(s.rates(*place)[0])
-    least = max(s.radius / 64, s.speed * 0.5, 1e-9)
-    most = min(max(64 * s.radius, 600 * s.speed, 8 * least), FARTHEST_M / 12)
+    least = max(s.scale / 64, s.speed * 0.5)
+    most = min(max(64 * s.scale, 600 * s.speed), FARTHEST_M / 12)
     if s.space == "planar":
-        most = max(64 * s.radius, 600 * s.speed, 8 * least)
-    look_to, crowd = max(s.known, 2 * s.radius, 4 * least), 0.0
+        most = max(64 * s.scale, 600 * s.speed)
+    look_to, crowd = max(s.known, 2 * s.scale), 0.0
     found = look(s.x, s.y, look_to + s.radius)
     best = None
     for _ in range(_ROUNDS):
@@ -87,22 +87,23 @@ def _attempt(
     cosine: np.ndarray, weight: np.ndarray, most: float,
 ) -> Built | None:  # fmt: skip
     """Search an ellipse's surroundings and grow; look farther where growth wants to go on."""
+    built: Built | None = None
     for _ in range(_ROUNDS):
         long = size / (1 - e * e)
-        grid, centre, limit = _window(s, e * long, 1.3 * long, size)
+        grid, centre, limit = _window(s, e * long, 1.5 * long, size)
         if grid is None:
             return None
         lon, lat = grid.plane.from_map_many(*centre)
         more = slack(s)
         seen = look(float(lon), float(lat), limit + s.radius + grid.cell)
-        if seen.x.size > 40 * MOST_DISCS and size > s.radius / 32:
+        if seen.x.size > 40 * MOST_DISCS and size > s.scale / 32:
             size /= 2  # so crowded that the region ends at the next few discs anyway
             continue
         built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), e, deliveries,
                                  cosine, weight, centre, limit, more)  # fmt: skip
-        if not at_limit or size * 1.6 > most:
+        if not at_limit or size * 2 > most:
             return built
-        size *= 1.6
+        size *= 2
     return built
 
 
@@ -119,7 +120,7 @@ def _window(
         outer = known + s.radius * plane.stretch + 4 * cell
         if math.hypot(*centre) + 1.5 * outer <= plane.reach_m:
             return s.lattice.window(*centre, outer), centre, known
-    cell = max(min(s.radius / 4, size / 8), (half + s.radius) / 150, 1e-9)
+    cell = max(min(s.scale / 4, size / 8), (half + s.radius) / 150)
     known = half + 2 * cell
     outer = known + s.radius * 1.13 + 4 * cell
     reach = shift + 1.5 * outer

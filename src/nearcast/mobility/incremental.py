@@ -72,7 +72,7 @@ def _whole(s: Situation) -> tuple[Grid, np.ndarray]:
         plane = s.lattice.plane
         half = kernels.stamp_of(s.radius * plane.stretch + more, s.lattice.cell)
         return s.lattice.whole(half.size // 2 + 1), half
-    cell = max(s.radius / 4, 1e-9)
+    cell = s.scale / 4
     outer = 64 * cell
     if s.space == "globe":
         outer = min(outer, FARTHEST_M / 1.5)
@@ -96,7 +96,7 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
     """Grow in what a search has shown; where growth meets its end, search twice as far."""
     if _mapless(s):
         return _ball(s, look)
-    known = max(1.3 * s.known, 4 * s.radius)
+    known = max(1.3 * s.known, 4 * s.scale)
     beta = 0.0 if s.beta is None else s.beta
     while True:
         grid, known, last = _window(s, known)
@@ -107,7 +107,7 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
         half = kernels.stamp_of(s.radius * grid.plane.stretch + more, grid.cell)
         safe, impact, at_limit = kernels.grow(
             grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, half,
-            rates_on(grid, s.rates), kind, *s.ahead, bend, max(s.radius, 1e-9), s.speed, 0.0,
+            rates_on(grid, s.rates), kind, *s.ahead, bend, s.scale, s.speed, 0.0,
             _NONE, _NONE, beta, u, v, known - grid.cell, _MOST_CELLS,
         )  # fmt: skip
         if not at_limit or last:
@@ -128,10 +128,10 @@ def _window(s: Situation, known: float) -> tuple[Grid, float, bool]:
         rim = s.radius * lattice.plane.stretch + 5 * cell
         room = lattice.plane.reach_m / 1.5 - math.hypot(u, v) - rim
         widest = min(WIDEST * cell / 2, room)
-        if widest > s.radius:
+        if widest > s.scale:
             known = min(known, widest)
             return lattice.window(u, v, known + rim), known, known >= widest
-    cell = max(s.radius / 4, 1e-9)
+    cell = s.scale / 4
     widest = WIDEST * cell / 2
     if s.space == "globe":
         widest = min(widest, FARTHEST_M / 1.5 - 1.2 * s.radius - 5 * cell)

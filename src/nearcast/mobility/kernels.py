@@ -75,12 +75,12 @@ def mark(x0, y0, cell, columns, rows, x, y, reach, discs):
 @kernel
 def stamp_of(reach, cell):
     """Half-widths, row by row, of the cells that a cell's neighbourhood of `reach` meets."""
-    high = int(math.floor(reach / cell)) + 1
+    high = math.floor(reach / cell) + 1
     half = np.empty(2 * high + 1, np.int64)
     for k in range(-high, high + 1):
         dy = max(abs(k) - 1, 0) * cell
         rest = reach * reach - dy * dy
-        half[k + high] = -1 if rest < 0.0 else int(math.floor(math.sqrt(rest) / cell)) + 1
+        half[k + high] = -1 if rest < 0.0 else math.floor(math.sqrt(rest) / cell) + 1
     return half
 
 
@@ -190,8 +190,6 @@ def _add_impact(cell_at, columns, half, inside, impact, found, chosen, rate):
                 found += 1
                 more += rate[at]
             at += 1
-        if left and right:
-            continue
     return found, more
 
 
@@ -223,7 +221,7 @@ def grow(
     arrivals = 0.0
     best, best_count, best_found = np.inf, 0, 0
     at_limit = False
-    at = int(math.floor((px - x0) / cell)) + int(math.floor((py - y0) / cell)) * columns
+    at = math.floor((px - x0) / cell) + math.floor((py - y0) / cell) * columns
     key[0], item[0] = 0.0, at
     held = 1
     seen[at] = True
@@ -299,6 +297,8 @@ def grow(
                 break
         if count >= most:
             break
+    # Where the best prefix lies well inside of what is known, knowing more is of no use.
+    at_limit = at_limit and (beta >= 0.0 or best_count > 0.95 * count)
     return safe[:best_count].copy(), impact[:best_found].copy(), at_limit
 
 

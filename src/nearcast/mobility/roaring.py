@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 
 from nearcast.errors import ValidationError
 
@@ -100,7 +101,7 @@ def read(data: bytes, limit: int) -> tuple[list[int], list[int]]:
         raise ValidationError("region", size, "a Roaring bitmap has at most 65536 containers")
     heads = reader.numbers(2 * size)
     keys, counts = heads[::2], [n + 1 for n in heads[1::2]]
-    if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(keys)):
         raise ValidationError("region", keys[:8], "the Roaring containers are out of order")
     if cookie == _PLAIN or size >= _NO_OFFSETS:
         reader.take(4 * size)

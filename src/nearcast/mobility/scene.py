@@ -22,7 +22,7 @@ from nearcast.mobility.search import Found
 from nearcast.model.geometry import Around, Box, Circle, Space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Scene", "SceneSearch", "plane_scene"]
+__all__ = ["Scene", "SceneSearch", "lives", "plane_scene"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -137,7 +137,7 @@ def plane_scene(
     arrivals: float | Floats = 100.0,
     live: int = 1_000_000,
     share: float = 0.001,
-    leg_m: float = 5000.0,
+    leg_m: float = 20_000.0,
     seed: int = 1,
     step_s: float = 5.0,
 ) -> Scene:
@@ -151,12 +151,12 @@ def plane_scene(
     x, y, heading = _paths(rng, side_m, subscribers, moves, leg_m)
     per_step = np.broadcast_to(np.asarray(arrivals, np.float64), (steps,))
     rng = generator(seed, "plane scene: events")
-    kind, born, dies = _lives(rng, subscribers, per_step, live, share)
+    kind, born, dies = lives(rng, subscribers, per_step, live, share)
     speed = np.repeat(moves[:, None] / step_s, subscribers, axis=1)
 
     def crowd(step: int) -> tuple[Floats, Floats]:
-        luck = generator(seed, "plane scene: crowd", step)
-        count = int(luck.poisson(per_step[step]))
+        luck = generator(seed, "plane scene: crowd", step % (1 << 20))
+        count = int(luck.poisson(per_step[max(step, 0)]))
         return side_m * luck.random(count), side_m * luck.random(count)
 
     return Scene(
@@ -178,18 +178,20 @@ def _paths(
             angle = angle + np.where(turning, rng.normal(0.0, math.pi / 3, count), 0.0)
             x, y = x + moves[step] * np.sin(angle), y + moves[step] * np.cos(angle)
             out = (x < 0) | (x > side)
-            x, angle = np.where(x < 0, -x, np.where(x > side, 2 * side - x, x)), np.where(
-                out, -angle, angle
+            x, angle = (
+                np.where(x < 0, -x, np.where(x > side, 2 * side - x, x)),
+                np.where(out, -angle, angle),
             )
             out = (y < 0) | (y > side)
-            y, angle = np.where(y < 0, -y, np.where(y > side, 2 * side - y, y)), np.where(
-                out, math.pi - angle, angle
+            y, angle = (
+                np.where(y < 0, -y, np.where(y > side, 2 * side - y, y)),
+                np.where(out, math.pi - angle, angle),
             )
         xs[step], ys[step], headings[step] = x, y, np.degrees(angle) % 360
     return xs, ys, headings
 
 
-def _lives(
+def lives(
     rng: np.random.Generator, kinds: int, per_step: Floats, live: int, share: float
 ) -> tuple[Ints, Ints, Ints]:
     """Kinds, births and deaths: `live` events at every step, oldest die first."""

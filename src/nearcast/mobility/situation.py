@@ -67,6 +67,12 @@ class Situation:
     known: float = 0.0
 
     @property
+    def scale(self) -> float:
+        """The radius, or what a second's way and rounding make of none: cells have a size."""
+        least = 1.0 if self.space == "globe" else 1e-9 * (1.0 + abs(self.x) + abs(self.y))
+        return max(self.radius, self.speed, least)
+
+    @property
     def ahead(self) -> tuple[float, float]:
         """The heading as a unit vector east and north; (0, 0) if it is not known."""
         if self.heading is None:
@@ -133,7 +139,7 @@ def cells_of(grid: Grid, safe: Ints, discs: tuple[tuple[float, float, float], ..
 def ball(situation: Situation, look: Look, farthest: float) -> Built:
     """The largest ball round the subscriber that no obstacle reaches; for radii beyond any map."""
     s = situation
-    found = look(s.x, s.y, np.inf)
+    found = look(s.x, s.y, farthest + s.radius)
     gap = farthest
     for x, y, reach in zip(found.x.tolist(), found.y.tolist(), found.reach.tolist(), strict=True):
         gap = min(gap, distance(s.space, s.x, s.y, x, y) - reach - slack(s))

@@ -17,7 +17,7 @@ from nearcast.clock import Micros
 from nearcast.mobility.plane import EARTH_RADIUS_M, Plane, distance
 from nearcast.model.geometry import Space
 
-__all__ = ["TURNS", "Arrivals", "Density", "Motion", "Selectivity", "Turns"]
+__all__ = ["TURNS", "Arrivals", "Density", "Motion", "Turns"]
 
 Floats = npt.NDArray[np.float64]
 _DEGREE_M = math.pi * EARTH_RADIUS_M / 180
@@ -121,30 +121,6 @@ class Density:
         return shares
 
 
-@dataclass(slots=True)
-class Selectivity:
-    """The share of all events that a subscription wants, wherever they are.
-
-    Counted on arrivals and on live events that a search found; before anything is known,
-    `prior` counts as one match.
-    """
-
-    wanted: float = 0.0
-    seen: float = 0.0
-
-    def observe(self, wanted: float, seen: float) -> None:
-        """So many of so many were wanted; old counts fade out."""
-        if seen > 0 and self.seen > 4e6:
-            self.wanted *= 0.5
-            self.seen *= 0.5
-        self.wanted += wanted
-        self.seen += seen
-
-    def share(self, prior: float = 0.01) -> float:
-        """The estimate."""
-        return min((self.wanted + 1.0) / (self.seen + 1.0 / max(prior, 1e-9)), 1.0)
-
-
 #: By how many degrees a subscriber's way may turn off its heading, as bins.
 TURNS = np.array([1.5, 5.5, 11.5, 20.0, 32.0, 50.0, 75.0, 112.0, 157.0])
 _TURN_EDGES = np.array([3.0, 8.0, 15.0, 25.0, 40.0, 60.0, 90.0, 135.0])
@@ -158,18 +134,19 @@ class Turns:
         self._count = _TURNS_AT_FIRST * 1.0
         self._trust = trust
 
-    def add(self, degrees: float) -> int:
+    def add(self, degrees: float, weight: float) -> int:
         """Count one; returns its bin."""
         at = int(np.searchsorted(_TURN_EDGES, degrees))
         if self._count.sum() > 2000:
             self._count *= 0.5
-        self._count[at] += 1.0
+        self._count[at] += weight
         return at
 
     def weights(self, own: Floats) -> Floats:
         """The distribution for one subscriber: its own counts, and everybody's as a prior."""
         mixed: Floats = own + self._trust * self._count / self._count.sum()
-        return mixed / mixed.sum()
+        mixed /= mixed.sum()
+        return mixed
 
 
 @dataclass(slots=True)
@@ -186,9 +163,13 @@ class Motion:
 
     def report(
         self, space: Space, x: float, y: float, now: Micros, speed: float | None,
-        heading: float | None, turns: Turns,
+        heading: float | None, turns: Turns, size: float = 0.0,
     ) -> None:  # fmt: skip
-        """Take a report: displacement says how fast; a given heading, or it, says where to."""
+        """Take a report: displacement says how fast; a given heading, or it, says where to.
+
+        A turn counts by how much of a region of this `size` was crossed meanwhile: after a
+        few steps everybody still goes straight on.
+        """
         passed_s = (now - self.at) / 1e6
         moved_m = distance(space, self.x, self.y, x, y)
         course = None
@@ -203,15 +184,16 @@ class Motion:
                 self.speed = observed if speed is None else max(speed, observed)
                 self.known = True
             else:
-                keep = math.exp(-passed_s / 120.0)
-                blend = observed if speed is None else max(observed, 0.5 * speed)
+                keep = math.exp(-passed_s / 60.0)
+                blend = observed if speed is None else (observed + speed) / 2
                 self.speed = keep * self.speed + (1 - keep) * blend
             if course is not None and self.heading is not None:
                 turned = abs((course - self.heading + 180) % 360 - 180)
-                bin_ = turns.add(turned)
+                weight = min(1.0, moved_m / size) if size > 0 else 1.0
+                bin_ = turns.add(turned, weight)
                 if self.turns.sum() > 40:
                     self.turns *= 0.5
-                self.turns[bin_] += 1.0
+                self.turns[bin_] += weight
         elif not self.known and speed is not None:
             self.speed = speed
         if heading is not None:

@@ -11,7 +11,7 @@ wants an event, region apart; the tracker decides whom it concerns.
 What holds whatever is lost or late:
 
 - A client holds the region that answers its last report, or none, and without one it reports
-  at every step. So the server's impact region always belongs to what the client holds.
+  until it is answered. So the server's impact region always belongs to what the client holds.
 - A request stands until a report answers it; `due` asks again, less and less often.
 - A notice stands until `delivered`; `due` repeats it. A pair is told once: afterwards the
   event is no obstacle to this subscription any more.
@@ -33,7 +33,7 @@ from nearcast.mobility.impact_index import ImpactIndex
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
 from nearcast.mobility.methods import method
-from nearcast.mobility.plane import EARTH_RADIUS_M
+from nearcast.mobility.plane import EARTH_RADIUS_M, distance
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.mobility.search import EventSearch, Found, spot_of
 from nearcast.mobility.situation import Floats, Obstacles, Situation
@@ -187,7 +187,9 @@ class Tracker:
         mover.epoch = epoch
         if mover.motion is None:
             mover.motion = Motion(place.x, place.y, now)
-        mover.motion.report(self.space, place.x, place.y, now, speed, heading, self._turns)
+        mover.motion.report(
+            self.space, place.x, place.y, now, speed, heading, self._turns, mover.size
+        )
         mover.asked, mover.asks = None, 0
         if not mover.follows:
             return []
@@ -251,8 +253,6 @@ class Tracker:
             circle = mover.impact.around()
             if circle is None:
                 return True
-            from nearcast.mobility.plane import distance
-
             gap = distance(self.space, x, y, circle[0], circle[1])
             return circle[2] >= 0 and gap <= circle[2] + extent
         return self._index.holds(mover.name, x, y) and mover.impact.covers(x, y)

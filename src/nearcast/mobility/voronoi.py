@@ -58,10 +58,10 @@ def build(situation: Situation, look: Look) -> Built:
     """The exact cell; the search widens until no farther event can cut it."""
     s = situation
     globe = s.space == "globe"
-    widest = _EDGE_M if globe else max(4096 * s.radius, 1e-6) + 64 * s.known
+    widest = _EDGE_M if globe else 4096 * s.scale + 64 * s.known
     if not widest < 1e140:
         widest = math.inf
-    known = max(4 * s.radius, 2 * s.known, 1e-6)
+    known = max(4 * s.scale, 2 * s.known)
     while True:
         seen = look(s.x, s.y, known)
         if seen.x.size or known >= 2 * widest:
@@ -75,11 +75,11 @@ def build(situation: Situation, look: Look) -> Built:
     ])  # fmt: skip
     first = int(np.argmin(gap))
     site = (float(seen.x[first]), float(seen.y[first]), float(seen.reach[first]))
-    limit = min(widest, max(8 * known, 8 * s.radius))
+    limit = min(widest, 8 * known)
     while True:
         seen = look(site[0], site[1], 2 * limit + 2 * s.radius)
         corners, owners = _cell(s.space, site, seen, limit)
-        far = _farthest(s.space, site, corners)
+        far = _farthest(s.space, corners)
         if far <= limit or limit >= widest:
             break
         limit = min(widest, 4 * limit)
@@ -120,18 +120,15 @@ def _frame(site: tuple[float, float, float]) -> tuple[Floats, Floats, Floats]:
 def _cell(
     space: Space, site: tuple[float, float, float], seen: Obstacles, limit: float
 ) -> tuple[Floats, set[int]]:
-    """Corners of the cell on its map, and which events its edges are with.
-
-    Where reaches differ, a bisector moves by half their difference and bends; the straight
-    one stands in for it on the far side, so that the cell drawn holds the true one.
-    """
+    """Corners of the cell on its map, and which events its edges are with."""
     planes = _bisector_points(space, site, seen)
+    planes[(seen.x == site[0]) & (seen.y == site[1])] = 0.0  # no bisector with itself
     side = limit if space == "planar" else math.tan(min(limit / EARTH_RADIUS_M, 1.45))
     corners, owners = kernels.clip_cell(planes, side)
     return corners, {int(i) for i in owners.tolist() if i >= 0}
 
 
-def _farthest(space: Space, site: tuple[float, float, float], corners: Floats) -> float:
+def _farthest(space: Space, corners: Floats) -> float:
     if corners.size == 0:
         return 0.0
     far = float(np.hypot(corners[:, 0], corners[:, 1]).max())
@@ -151,7 +148,7 @@ def _built(
         if (seen.x[i], seen.y[i]) != (site[0], site[1]) or seen.reach[i] != site[2]
     ]
     shape = Sites(s.space, ((site[0], site[1], site[2] + more), *dict.fromkeys(others)), limit)
-    far = _farthest(s.space, site, corners)
+    far = _farthest(s.space, corners)
     if not even:  # bent bisectors: a circle that holds every place within the limit
         reach = limit + s.radius + more
         return Built(shape, BallImpact(s.space, site[0], site[1], reach), far)

@@ -22,6 +22,7 @@ _MODULES = {
         "ground",
         "maintenance",
         "memory",
+        "moving",
         "spark",
         "spatio-textual",
         "subscription-matching",

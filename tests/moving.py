@@ -1,0 +1,47 @@
+"""What the tests of mobility share: situations, obstacles, and exact distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nearcast.mobility.plane import distance
+from nearcast.mobility.situation import Look, Obstacles, Situation
+from nearcast.model.geometry import Space
+
+METRES = math.pi * 6_371_008.8 / 180
+
+
+def near(space: Space, x: float, y: float, east: float, north: float) -> tuple[float, float]:
+    """The place so many metres east and north of (x, y), roughly, and valid on the globe."""
+    if space == "planar":
+        return x + east, y + north
+    lat = max(-90.0, min(90.0, y + north / METRES))
+    shrink = max(math.cos(math.radians(y)), 1e-3)
+    return (x + east / METRES / shrink + 180.0) % 360.0 - 180.0, lat
+
+
+def looker(space: Space, obstacles: list[tuple[float, float, float]]) -> Look:
+    """A search over a list: exactly what is asked for and nothing more."""
+
+    def look(x: float, y: float, radius: float) -> Obstacles:
+        found = [o for o in obstacles if distance(space, x, y, o[0], o[1]) <= radius]
+        a, b, c = np.array(found, np.float64).reshape(-1, 3).T
+        return Obstacles(a, b, c)
+
+    return look
+
+
+def situation(space: Space, x: float, y: float, radius: float, **more: Any) -> Situation:
+    """A subscriber who walks north at 12 m/s among events of some density."""
+    density = more.pop("density", 1e-12)
+
+    def rates(xs: Any, _: Any) -> Any:
+        return np.full(np.shape(xs), density)
+
+    given: dict[str, Any] = {
+        "speed": 12.0, "heading": 0.0, "turns": np.full(9, 1 / 9), "rates": rates, **more,
+    }  # fmt: skip
+    return Situation(space, x, y, radius, **given)

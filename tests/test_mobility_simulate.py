@@ -1,0 +1,115 @@
+"""Whole runs against a client that reports every step, and proof that a miss is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nearcast.mobility.impact_region import CellImpact
+from nearcast.mobility.methods import METHODS
+from nearcast.mobility.safe_region import Ball, Cells, SafeRegion
+from nearcast.mobility.scene import plane_scene
+from nearcast.mobility.simulate import baseline, simulate
+from nearcast.mobility.statistics import Arrivals, Density, Motion, Turns
+
+#: Dense and long-lived: what hides in sparse, short-lived scenes comes to light here.
+DENSE = plane_scene(12_000.0, 5, 80, radius=1000.0, arrivals=60.0, live=20_000, share=0.01)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nobody_misses_anything(name):
+    out = simulate(DENSE, name, cells=100)
+    assert len(DENSE.truth) > 60
+    assert (out.missed, out.late, out.surplus) == (0, 0, 0)
+    assert out.told == DENSE.truth
+    assert set(out.delay_steps) == {0}
+    assert DENSE.floor <= out.exchanges <= baseline(DENSE).exchanges
+    assert out.bytes_down > 0
+    assert out.server_s > 0
+
+
+def test_a_region_that_is_too_large_is_noticed():
+    def blown_up(region: SafeRegion) -> SafeRegion:
+        shape = region.shape
+        assert isinstance(shape, Cells)
+        return SafeRegion(region.epoch, replace(shape, discs=()))
+
+    assert simulate(DENSE, tampered=blown_up).missed > 0
+
+
+def test_an_anywhere_region_is_noticed():
+    everywhere = Ball("planar", 0.0, 0.0, float("inf"))
+    out = simulate(DENSE, tampered=lambda region: SafeRegion(region.epoch, everywhere))
+    assert out.missed > 0
+
+
+def test_an_impact_region_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    honest = CellImpact.covers
+    half = lambda self, x, y: honest(self, x, y) and int(x) % 2 == 0  # noqa: E731
+    monkeypatch.setattr(CellImpact, "covers", half)
+    out = simulate(DENSE)
+    assert out.missed + out.late > 0
+
+
+def test_a_request_that_is_never_sent_is_noticed():
+    out = simulate(DENSE, deaf=lambda i: True)
+    assert out.missed + out.late > 0
+
+
+def test_disc_sends_fewer_messages_than_the_grid_methods_and_vm():
+    scene = plane_scene(50_000.0, 5, 150, arrivals=100.0)
+    counts = {name: simulate(scene, name).exchanges for name in ("disc", "igm", "vm")}
+    assert counts["disc"] * 1.3 < counts["vm"]
+    assert counts["disc"] * 1.3 < counts["igm"]
+    assert counts["disc"] <= 1.3 * scene.floor
+
+
+def test_knowing_the_future_costs_nothing_and_misses_nothing():
+    out = simulate(DENSE, "igm", knowing=True, cells=100)
+    assert (out.missed, out.late, out.surplus) == (0, 0, 0)
+
+
+class TestStatistics:
+    def test_the_rate_follows_the_stream(self):
+        arrivals = Arrivals(quick_s=50.0)
+        for step in range(400):
+            arrivals.add(10, step * 1_000_000)
+        assert arrivals.rate(400_000_000) == pytest.approx(10, rel=0.05)
+        for step in range(400, 800):
+            arrivals.add(40, step * 1_000_000)
+        assert arrivals.rate(800_000_000) == pytest.approx(40, rel=0.05)
+
+    def test_few_arrivals_are_counted_over_hours(self):
+        arrivals = Arrivals()
+        for step in range(20):
+            arrivals.add(1, step * 600_000_000)
+        assert arrivals.rate(12_000_000_000) == pytest.approx(1 / 600, rel=0.2)
+
+    @pytest.mark.parametrize("space", ["planar", "globe"])
+    def test_the_density_is_where_events_are(self, space):
+        density = Density(space, 0.5 if space == "planar" else 60_000.0)
+        rng = np.random.default_rng(1)
+        density.add(rng.random(5000), rng.random(5000), 0)
+        inside, outside = density.share(np.array([0.5, 7.3]), np.array([0.5, 7.3]))
+        unit = 1.0 if space == "planar" else (111_195.0**2)
+        assert inside * unit == pytest.approx(1.0, rel=0.35)
+        assert outside < inside / 10
+
+    def test_old_places_are_forgotten(self):
+        density = Density("planar", 1.0, tau_s=10.0)
+        for step in range(1000):
+            there = np.array([0.5 if step < 500 else 9.5])
+            density.add(there, there, step * 1_000_000)
+        old, new = density.share(np.array([0.5, 9.5]), np.array([0.5, 9.5]))
+        assert new > 20 * old
+
+    def test_speed_heading_and_turns_are_learnt(self):
+        turns = Turns()
+        motion = Motion(0.0, 0.0, 0)
+        for step in range(1, 60):
+            motion.report("planar", 0.0, 50.0 * step, step * 5_000_000, None, None, turns)
+        assert motion.speed == pytest.approx(10.0, rel=0.01)
+        assert motion.heading == pytest.approx(0.0)
+        assert turns.weights(motion.turns)[0] > 0.6

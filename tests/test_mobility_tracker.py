@@ -1,0 +1,397 @@
+"""The protocol: nobody misses anything, whatever is lost, late, repeated or untrue."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.matcher import Matcher
+from nearcast.mobility.client import Client
+from nearcast.mobility.impact_index import ImpactIndex
+from nearcast.mobility.messages import LocationRequest, NewRegion, Notice
+from nearcast.mobility.methods import METHODS
+from nearcast.mobility.plane import distance
+from nearcast.mobility.safe_region import Ball, SafeRegion
+from nearcast.mobility.search import MatcherSearch, spot_of
+from nearcast.mobility.tracker import Tracker
+from nearcast.model.events import Event
+from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
+from nearcast.model.subscriptions import Subscription
+
+S = 1_000_000
+
+
+class World:
+    """A matcher, a tracker, and clients behind a network that may lose and delay."""
+
+    def __init__(self, space="planar", **options) -> None:
+        self.space = space
+        self.matcher = Matcher(index="pivot", space=space)
+        self.places: dict = {}
+        self.tracker = Tracker(MatcherSearch(self.matcher, self.places), space=space, **options)
+        self.clients: dict[str, Client] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.told: list[tuple[str, str]] = []
+        self.now = 0
+
+    def carry(self, messages: list) -> list:
+        for message in messages:
+            if isinstance(message, Notice):
+                self.told.append((message.subscription_id, message.event_id))
+                self.tracker.delivered(message.subscription_id, message.event_id)
+            else:
+                self.clients[message.subscriber].received(message)
+        return messages
+
+    def join(self, subscription: Subscription) -> list:
+        assert subscription.subscriber is not None
+        self.clients.setdefault(subscription.subscriber, Client(subscription.subscriber))
+        self.subscriptions[subscription.id] = subscription
+        return self.carry(self.tracker.joined(subscription, self.now))
+
+    def publish(self, event: Event) -> list:
+        self.matcher.add_events([event])
+        self.places[event.id] = event.location
+        wanted = [
+            s.id for s in self.subscriptions.values()
+            if (s.where is None or s.where == f"kind = {event.attributes.get('kind')}")
+        ]  # fmt: skip
+        return self.carry(self.tracker.published(event, wanted, self.now))
+
+    def retract(self, event_id: str) -> list:
+        self.matcher.remove_event(event_id)
+        del self.places[event_id]
+        return self.carry(self.tracker.expired(event_id, self.now))
+
+    def move(self, name: str, place: Point, **more) -> list:
+        report = self.clients[name].moved(place, **more)
+        if report is None:
+            return []
+        return self.carry(
+            self.tracker.moved(name, place, self.now, heading=report.heading, speed=report.speed,
+                               epoch=report.epoch)
+        )  # fmt: skip
+
+
+def ann(radius=1000.0, id="s1", where=None) -> Subscription:
+    return Subscription(id=id, subscriber="ann", where=where, region=Around(radius))
+
+
+def event(id, x, y, kind=1) -> Event:
+    return Event(id=id, attributes={"kind": kind}, location=Point(x, y))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_day_with_ann(name):
+    world = World(safe_region=name, extent=Box(0, 0, 50_000, 50_000))
+    world.publish(event("old", 25_500, 25_000))
+    assert world.join(ann()) == []  # not placed: matches nothing yet
+    world.publish(event("near", 25_100, 25_000))
+    assert world.told == []
+    world.move("ann", Point(25_000, 25_000), heading=90.0, speed=12.0)
+    assert sorted(world.told) == [("s1", "near"), ("s1", "old")]
+    world.now += 5 * S
+    found = world.publish(event("new", 25_050, 25_000))
+    assert found == [LocationRequest("ann", 1)]
+    assert world.publish(event("newer", 25_060, 25_000)) == []  # one request stands already
+    world.move("ann", Point(25_000, 25_000))
+    assert {id for _, id in world.told} == {"near", "old", "new", "newer"}
+    world.now += 5 * S
+    assert world.retract("new") == []
+    assert world.publish(event("far", 49_000, 49_000)) == [] or name in ("gm", "vm")
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("space", "x", "y"), [("planar", 0.0, 0.0), ("globe", 179.99, 60.0),
+                                                ("globe", 33.0, 89.99)])  # fmt: skip
+def test_nothing_missed_beside_a_client_that_reports_every_step(name, space, x, y):
+    """Dense, long-lived events, several subscriptions of different radii, a real matcher."""
+    from tests.moving import near
+
+    rng = random.Random(6)
+    world = World(space, safe_region=name)
+    kinds: dict[str, int] = {}
+    radii = {"s0": 300.0, "s1": 800.0}
+    for i, (id, radius) in enumerate(radii.items()):
+        world.join(ann(radius, id, f"kind = {i}"))
+    truth: set[tuple[str, str]] = set()
+    east = north = 0.0
+    number = 0
+    for step in range(40):
+        world.now = step * 5 * S
+        if rng.random() < 0.1 and world.places:
+            world.retract(rng.choice(sorted(world.places)))
+        for _ in range(40 if step == 0 else rng.randint(0, 2)):
+            number += 1
+            kind = rng.randint(0, 2)
+            a = east + rng.gauss(0, 1200)
+            b = north + rng.gauss(0, 1200)
+            kinds[f"e{number}"] = kind
+            world.publish(event(f"e{number}", *near(space, x, y, a, b), kind))
+        east += rng.uniform(-40, 160)
+        north += rng.uniform(-80, 80)
+        place = Point(*near(space, x, y, east, north))
+        world.move("ann", place, heading=90.0, speed=20.0)
+        for s in world.subscriptions.values():
+            for id, spot in world.places.items():
+                gap = distance(space, place.x, place.y, spot.x, spot.y)
+                if f"kind = {kinds[id]}" == s.where and gap <= radii[s.id]:
+                    truth.add((s.id, id))
+        assert truth <= set(world.told)
+    assert len(truth) > 10
+    assert len(world.told) == len(set(world.told))
+    assert set(world.told) == truth
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["disc", "igm"]))
+@settings(max_examples=12, deadline=None)
+def test_lost_late_and_repeated_messages_lose_no_notification(seed, name):
+    """Anything may be lost, late or repeated; when the network is back, nothing is missing."""
+    rng = random.Random(seed)
+    world = World(safe_region=name, patience_s=5.0)
+    world.join(ann(500.0))
+    client = world.clients["ann"]
+    pipe: list[tuple[int, Any]] = []
+    seen: list[tuple[str, str]] = []
+    x = 0.0
+
+    def send(messages, step) -> None:
+        for message in messages:
+            for _ in range(rng.choice([0, 1, 1, 1, 2]) if step < 60 else 1):
+                pipe.append((step + (rng.choice([0, 0, 1, 4]) if step < 60 else 0), message))
+
+    for step in range(110):
+        world.now = step * 5 * S
+        if step % 4 == 0 and step < 60:
+            placed = event(f"e{step}", x + rng.uniform(-900, 900), rng.uniform(-900, 900))
+            world.matcher.add_events([placed])
+            world.places[placed.id] = placed.location
+            send(world.tracker.published(placed, ["s1"], world.now), step)
+        send(world.tracker.due(world.now), step)
+        x += 60.0 if step < 60 else 0.0  # then stands still, so that what matches is certain
+        report = client.moved(Point(x, 0.0))
+        if report is not None:
+            send([report], step)
+        due = [m for at, m in pipe if at <= step]
+        pipe = [(at, m) for at, m in pipe if at > step]
+        for message in due:
+            if isinstance(message, Notice):
+                seen.append((message.subscription_id, message.event_id))
+                world.tracker.delivered(message.subscription_id, message.event_id)
+            elif isinstance(message, NewRegion | LocationRequest):
+                client.received(message)
+            else:
+                answer = world.tracker.moved("ann", message.place, world.now, epoch=message.epoch)
+                send(answer, step)
+    for id, spot in world.places.items():
+        if distance("planar", x, 0.0, spot.x, spot.y) <= 500:
+            assert ("s1", id) in seen
+    if name == "disc":  # igm may leave a client without a region for as long as it stands there
+        assert client.region is not None
+
+
+def test_only_the_region_that_answers_the_last_report_is_taken():
+    world = World()
+    world.join(ann())
+    client = world.clients["ann"]
+    first = client.moved(Point(0, 0))
+    assert first is not None
+    late = world.tracker.moved("ann", Point(0, 0), 0, epoch=first.epoch)
+    second = client.moved(Point(10, 0))  # no answer came: reports again
+    assert second is not None
+    assert second.epoch == 2
+    assert client.moved(Point(20, 0)) is None  # and then gives the answer time
+    client.received(late[-1])
+    assert client.region is None
+    client.received(world.tracker.moved("ann", Point(10, 0), 0, epoch=2)[-1])
+    assert client.region is not None
+
+
+def test_an_old_epoch_is_not_believed_and_a_client_that_starts_anew_recovers():
+    world = World()
+    world.join(ann())
+    for _ in range(3):
+        world.clients["ann"].region = None
+        world.move("ann", Point(0, 0))
+    impact = world.tracker.impact_of("ann")
+    assert world.tracker.moved("ann", Point(9e5, 0), 5, epoch=2) == [LocationRequest("ann", 3)]
+    assert world.tracker.impact_of("ann") is impact
+    world.clients["ann"] = Client("ann")  # a new phone counts from 1 again
+    world.move("ann", Point(0, 0))
+    world.move("ann", Point(0, 0))
+    assert world.clients["ann"].region is not None
+    assert world.clients["ann"].epoch == 4
+    for lie in (0, -1, 1 << 63):
+        with pytest.raises(ValidationError, match="epoch"):
+            world.tracker.moved("ann", Point(0, 0), 5, epoch=lie)
+
+
+def test_a_client_that_lies_harms_nobody_else():
+    world = World()
+    world.join(ann())
+    world.join(Subscription(id="s2", subscriber="bob", region=Around(1000.0)))
+    world.move("ann", Point(0, 0))
+    world.move("bob", Point(0, 0))
+    liar = world.clients["ann"]
+    liar.region = SafeRegion(1, Ball("planar", 0.0, 0.0, float("inf")))  # silent for ever
+    world.now += 5 * S
+    world.publish(event("e1", 10, 0))
+    world.move("bob", Point(0, 0))
+    assert ("s2", "e1") in world.told
+    asked = [world.tracker.due(world.now + s * S) for s in range(0, 200, 5)]
+    assert 2 <= sum(map(len, asked)) <= 6  # asks again, less and less often
+
+
+def test_requests_and_notices_are_repeated_until_answered():
+    world = World(patience_s=10.0)
+    world.join(ann())
+    world.move("ann", Point(0, 0))
+    world.now = 5 * S
+    lost = event("e1", 100, 0)
+    world.matcher.add_events([lost])
+    world.places["e1"] = lost.location
+    assert world.tracker.published(lost, ["s1"], world.now) == [LocationRequest("ann", 1)]
+    assert world.tracker.due(9 * S) == []
+    assert world.tracker.due(15 * S) == [LocationRequest("ann", 1)]
+    answer = world.tracker.moved("ann", Point(0, 0), 16 * S)
+    assert [m.event_id for m in answer if isinstance(m, Notice)] == ["e1"]
+    again = world.tracker.due(30 * S)
+    assert [m.event_id for m in again if isinstance(m, Notice)] == ["e1"]
+    world.tracker.delivered("s1", "e1")
+    assert world.tracker.due(60 * S) == []
+    assert not any(isinstance(m, Notice) for m in world.tracker.moved("ann", Point(0, 0), 61 * S))
+
+
+def test_joining_after_a_report_tells_at_once_what_is_certain_and_asks():
+    world = World()
+    world.join(ann())
+    world.publish(event("e1", 1500, 0))
+    world.move("ann", Point(0, 0))
+    found = world.join(ann(2000.0, "s2"))
+    assert [type(m) for m in found] == [Notice, LocationRequest]
+    world.move("ann", Point(0, 0))
+    assert world.clients["ann"].region is not None
+    world.now += 5 * S
+    assert [type(m) for m in world.join(ann(3000.0, "s3"))] == [LocationRequest]
+
+
+def test_a_subscription_that_left_is_not_told_of_anything():
+    world = World()
+    world.join(ann())
+    world.move("ann", Point(0, 0))
+    del world.subscriptions["s1"]
+    assert world.tracker.left("s1", 0) == []
+    assert world.tracker.published(event("e1", 0, 0), ["s1"], 0) == []
+    assert world.tracker.moved("ann", Point(0, 0), 0) == []
+    with pytest.raises(UnknownIdError):
+        world.tracker.left("s1", 0)
+
+
+def test_extended_events_are_matched_exactly():
+    world = World()
+    world.join(ann(1000.0))
+    world.move("ann", Point(0, 0))
+    world.now += 5 * S
+    fence = Event(
+        id="fence", location=Polygon([(900, -500), (5000, -500), (5000, 500), (900, 500)])
+    )
+    assert world.publish(fence) == [LocationRequest("ann", 1)]
+    world.move("ann", Point(0, 0))
+    assert ("s1", "fence") in world.told
+    box = Event(id="box", location=Box(-9000, 0, -3000, 100))
+    world.publish(box)
+    for x in range(0, -2100, -100):
+        world.now += 5 * S
+        world.move("ann", Point(x, 0))
+        assert (("s1", "box") in world.told) == (x <= -2000)
+    assert spot_of(Box(0, 0, 6, 8), "planar") == (3.0, 4.0, 5.0)
+
+
+def test_teleporting_standing_still_and_clocks_that_go_back():
+    world = World("globe")
+    world.join(ann())
+    for step, place in enumerate([(8.5, 47.4), (-120.0, -89.9), (180.0, 0.0), (-180.0, 0.0)]):
+        world.now = 100 * S - step * 7 * S  # every clock earlier than the last
+        world.publish(event(f"e{step}", *place))
+        world.move("ann", Point(*place), speed=0.0, heading=720.0)
+        assert ("s1", f"e{step}") in world.told
+    world.move("ann", Point(8.5, 47.4))
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"), [("speed", float("nan")), ("speed", -1.0), ("speed", float("inf")),
+                       ("heading", float("nan")), ("heading", "north")],
+)  # fmt: skip
+def test_a_speed_or_heading_that_is_none_is_refused(field, bad):
+    world = World()
+    world.join(ann())
+    with pytest.raises(ValidationError, match=field):
+        world.tracker.moved("ann", Point(0, 0), 0, **{field: bad})
+
+
+def test_bad_subscriptions_and_settings_are_refused():
+    world = World()
+    world.join(ann())
+    with pytest.raises(DuplicateIdError):
+        world.tracker.joined(ann(), 0)
+    with pytest.raises(ValidationError, match="region"):
+        world.tracker.joined(Subscription(id="s9", subscriber="a", region=Circle(0, 0, 1)), 0)
+    with pytest.raises(ValidationError, match="subscriber"):
+        world.tracker.joined(Subscription(id="s9", region=Around(1)), 0)
+    with pytest.raises(ValidationError, match="place"):
+        World("globe").tracker.moved("ann", Point(200, 0), 0)
+    search = MatcherSearch(world.matcher, world.places)
+    for wrong in ({"safe_region": "dsic"}, {"beta": 0.0}, {"cells": 0},
+                  {"extent": Box(5, 0, 1, 1), "space": "planar"}):  # fmt: skip
+        with pytest.raises(ValidationError):
+            Tracker(search, **wrong)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_everything_matches_and_nothing_matches(everything):
+    world = World(safe_region="disc")
+    rng = random.Random(1)
+    for i in range(1500):
+        world.publish(event(f"e{i}", rng.uniform(-3000, 3000), rng.uniform(-3000, 3000), i % 7))
+    world.join(ann(200.0, where=None if everything else "kind = 99"))
+    for step in range(15):
+        world.now = step * 5 * S
+        here = Point(step * 60.0, 0.0)
+        world.move("ann", here, heading=90.0)
+        near = {
+            id for id, p in world.places.items() if distance("planar", here.x, 0, p.x, p.y) <= 200
+        }
+        assert {("s1", id) for id in near} <= set(world.told) or not everything
+    assert bool(world.told) == everything
+
+
+@pytest.mark.parametrize("space", ["planar", "globe"])
+def test_the_impact_index_finds_everybody(space):
+    rng = random.Random(2)
+    index = ImpactIndex(space)
+    circles: dict[str, tuple[float, float, float] | None] = {}
+    for step in range(400):
+        name = f"p{rng.randint(0, 60)}"
+        if rng.random() < 0.2:
+            index.remove(name)
+            circles.pop(name, None)
+        else:
+            x, y = rng.uniform(-180, 180), rng.uniform(-90, 90)
+            scale = 111_000.0 if space == "globe" else 1.0
+            circles[name] = rng.choice([None, (x, y, scale * 10 ** rng.uniform(-3, 1.5)),
+                                        (x, y, -1.0)])  # fmt: skip
+            index.put(name, circles[name])
+        if step % 20 == 0:
+            index.check_invariants()
+        x, y = rng.choice([-180.0, 180.0, rng.uniform(-180, 180)]), rng.uniform(-90, 90)
+        found = set(index.near(x, y))
+        for name, circle in circles.items():
+            if circle is None or distance(space, x, y, circle[0], circle[1]) <= circle[2]:
+                assert name in found
+                assert index.holds(name, x, y)
+    assert len(index) == len(circles)
