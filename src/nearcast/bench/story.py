@@ -114,7 +114,7 @@ def profile_plot(attributes: Sequence[dict[str, Any]], caption: str) -> Picture:
             axes.bar(at + (i - 1.5) * 0.2, values, 0.2, label=measure)
         axes.set_xticks(at, [each["name"] for each in shown], rotation=30, ha="right")
         axes.set_ylim(0, 1.05)
-        axes.legend()
+        axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
         axes.grid(True, axis="y", alpha=0.3)
 
     return Picture(caption, _drawn(draw, (7.5, 4)))
