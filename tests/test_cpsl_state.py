@@ -108,3 +108,27 @@ def test_a_composite_event_is_an_event(places: list[Any], location: Any) -> None
     other = Detector("planar")
     other.add(Composite(id="d", text="ARITH: x = 7"))
     assert other.feed(found)[0].parts == ("c#1",)
+
+
+def test_a_hull_may_cross_the_antimeridian() -> None:
+    detector = Detector()
+    detector.add(Composite(id="c", text="DIST(ARITH: k = 1;<;500000)(ARITH: k = 2)"))
+    events = [
+        Event(id="e1", attributes={"k": 1}, location=Box(179, 0, -179, 1), end=1),
+        Event(id="e2", attributes={"k": 2}, location=Point(-178, 2), end=2),
+    ]
+    (found,) = detector.feed(events)
+    assert found.location == Polygon([(179, 0), (181, 0), (182, 2), (179, 1)])
+    text = "|($a;)$b; && DIST($a;;<;500000)$b;, $a; = (ARITH: k = 3), $b; = (ARITH: k = 4)"
+    detector.add(
+        Composite(
+            id="d", text=f"IN(ARITH: k = 5)({text.split(', $a;')[0]}), $a;{text.split(', $a;')[1]}"
+        )
+    )
+    points = [
+        Event(id="big", attributes={"k": 5}, location=Box(170, -5, -170, 5), end=3),
+        Event(id="a", attributes={"k": 3}, location=Point(179.5, 0), end=4),
+        Event(id="b", attributes={"k": 4}, location=Point(-179.5, 0), end=4),
+    ]
+    (inside,) = detector.feed(points)
+    assert inside.parts == ("big", "a", "b")

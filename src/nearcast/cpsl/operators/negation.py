@@ -121,7 +121,8 @@ class NotFollowing(Node):
 
     def _fire(self, a: Instance, run: Run) -> None:
         end = a.end + self.length
-        run.emit(self, Instance(run.serial(), a.start, end, None, (a,), a.bindings, a.opens))
+        made = type(a)(run.serial(), a.start, end, None, (a,), a.bindings, a.opens)
+        run.emit(self, made)
 
     def forgotten(self, port: int, token: int, run: Run) -> None:
         """An instance that can match no longer."""
