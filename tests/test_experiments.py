@@ -38,6 +38,7 @@ RUNS = {
     },
     "maintenance": {"mo_indexes": "pivot", "di_indexes": "pivot", "event_indexes": "pivot"},
     "memory": {"mo_indexes": "scan,pivot", "di_indexes": "scan,pivot", "both": "pivot,scan+scan"},
+    "spatio-textual": {"indexes": "lfilter,token-grid", "events": "10", "long_events": "5"},
     "subscription-matching": {"indexes": "scan,pivot", "sizes": "300", "e_max": "64"},
 }
 
