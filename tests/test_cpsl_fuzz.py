@@ -160,3 +160,10 @@ def test_the_number_of_operators_is_bounded():
         analyze(parse(text), text)
     text = " && ".join(["ARITH: a = 1"] * (MAX_NODES - 1))
     assert analyze(parse(text), text)
+
+
+def test_variables_that_double_each_other_are_counted_as_written_out():
+    links = [f"$x{i}; = ($x{i + 1}; && $x{i + 1};)" for i in range(25)]
+    text = ", ".join(["$x0;", *links, "$x25; = (ARITH: a = 1)"])
+    with pytest.raises(PatternError, match="too large: written out"):
+        analyze(parse(text), text)

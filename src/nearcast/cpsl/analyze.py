@@ -30,7 +30,7 @@ __all__ = ["MAX_DEPTH", "MAX_NODES", "analyze", "problems"]
 
 #: How deep operators may be nested, through variables too.
 MAX_DEPTH = 64
-#: How many operators, primitives and variables a pattern may have.
+#: How many operators, primitives and variables a pattern may have, its variables written out.
 MAX_NODES = 1_000
 
 
@@ -169,9 +169,14 @@ class _Analysis:
 
     def _depth(self) -> None:
         depths: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name in self._inner_first():
             depths[name] = self._depth_of(self._bodies[name], depths)
-        if max([*depths.values(), self._depth_of(self._pattern.expression, depths)]) > MAX_DEPTH:
+            sizes[name] = self._size_of(self._bodies[name], sizes)
+        if self._size_of(self._pattern.expression, sizes) > MAX_NODES:
+            message = f"too large: written out, a pattern has at most {MAX_NODES} operators"
+            self._say(message, self._pattern.expression)
+        elif max([*depths.values(), self._depth_of(self._pattern.expression, depths)]) > MAX_DEPTH:
             message = f"too deep: operators are nested at most {MAX_DEPTH} deep"
             self._say(message, self._pattern.expression)
 
@@ -183,6 +188,13 @@ class _Analysis:
             deepest = max(deepest, depth + own)
             pending.extend((child, depth + 1) for child in ast.children(node))
         return deepest
+
+    def _size_of(self, root: ast.Expression, sizes: dict[str, int]) -> int:
+        """The nodes of an expression with its variables written out at every use."""
+        return sum(
+            1 + (sizes[node.name] if isinstance(node, ast.Reference) else 0)
+            for node in ast.walk(root)
+        )
 
     def _inner_first(self) -> list[str]:
         """The definitions, those that others use first."""
