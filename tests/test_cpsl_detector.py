@@ -26,7 +26,7 @@ from tests import cpsl_cases as cases
 S = 1_000_000
 A, B = "(ARITH: k = 1)", "(ARITH: k = 2)"
 _relaxed = settings(
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -17,7 +17,7 @@ from tests.cpsl_naive import naive
 
 UNTIL = 60
 _relaxed = settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -69,7 +69,7 @@ def _alone() -> dict[str, ast.Expression]:
 
 
 @pytest.mark.parametrize("form", _alone())
-@settings(_relaxed, max_examples=15)
+@settings(_relaxed, max_examples=12)
 @given(history=cases.histories(), mode=st.sampled_from(MODES), longest=st.sampled_from([None, 2]))
 def test_an_operator_alone(form: str, history: list[Event], mode: Any, longest: int | None) -> None:
     agree(ast.Pattern(_alone()[form]), history, mode, longest)
@@ -85,7 +85,7 @@ def test_operators_over_operators(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(_relaxed, max_examples=20)
+@settings(_relaxed, max_examples=15)
 @given(pattern=cases.patterns(3), history=cases.histories(size=16))
 def test_three_levels(mode: Any, pattern: ast.Pattern, history: list[Event]) -> None:
     agree(pattern, history, mode, 2)

@@ -18,7 +18,7 @@ from nearcast.model.geometry import Box, Point, Polygon
 from tests import cpsl_cases as cases
 
 _relaxed = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
