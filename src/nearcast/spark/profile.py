@@ -32,7 +32,7 @@ _TAIL = 0.002
 _SAMPLE = 20_000
 _PREDICATES = "clause bigint, attribute string, kind string, low double, high double"
 #: Clauses that let a larger share of events through are broad.
-_BROAD = 0.02
+_BROAD = 0.05
 _LEAST = 0.01
 
 

@@ -82,7 +82,7 @@ def _index(measured: Profile) -> tuple[str, str]:
     if measured.broad_share >= _MOSTLY:
         return (
             "di-tree",
-            f"{measured.broad_share:.0%} of the clauses let more than 2 % of the events through: "
+            f"{measured.broad_share:.0%} of the clauses let more than 5 % of the events through: "
             "only a cost that does not depend on the matches helps",
         )
     return (
