@@ -283,7 +283,7 @@ EXPERIMENT = Experiment(
         Setting(
             "sweeps",
             tuple(_SWEEPS),
-            ("f", "beta", "ramp", "cells", "alpha", "city"),
+            tuple(_SWEEPS),
             "which figures",
         ),
         Setting(
