@@ -48,6 +48,10 @@ class Patterns:
             self._advance(now - self._hold - 1)
         self._detector.add(composite)
 
+    def check(self, composite: Composite) -> None:
+        """Raise what `add` would raise, and change nothing."""
+        Detector(self._space).add(composite)
+
     def remove(self, id: str) -> None:
         """Forget a composite."""
         self._detector.remove(id)

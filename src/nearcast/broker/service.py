@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.matcher import Matcher
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
-from nearcast.mobility.safe_region import SafeRegion
+from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
@@ -159,13 +160,9 @@ class Service:
         if old == composite:
             return self._answer()
         if old is not None:
+            self._patterns.check(composite)
             self._patterns.remove(composite.id)
-        try:
-            self._patterns.add(composite, self.now)
-        except ValidationError:
-            if old is not None:
-                self._patterns.add(old, self.now)
-            raise
+        self._patterns.add(composite, self.now)
         self._composites[composite.id] = composite
         self._note(Detecting(composite))
         return self._answer()
@@ -295,6 +292,10 @@ class Service:
             subscriber, place, now, heading=heading, speed=speed, epoch=epoch
         )
         self._heed(told)
+        if not told:  # nothing follows this subscriber: silence until something does
+            everywhere = Ball(self.space, place.x, place.y, math.inf)
+            region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
+            self._draft.regions[subscriber] = region
         self._note(Moved(subscriber, place, now))
         return self._answer()
 

@@ -313,6 +313,11 @@ class Tracker:
         mover = self._movers.get(subscriber)
         return None if mover is None else mover.region
 
+    def epoch_of(self, subscriber: str) -> int:
+        """The number of a subscriber's last report; 0 before the first."""
+        mover = self._movers.get(subscriber)
+        return 0 if mover is None else mover.epoch
+
     def impact_of(self, subscriber: str) -> Impact | None:
         """The impact region that belongs to it."""
         mover = self._movers.get(subscriber)
