@@ -27,6 +27,8 @@ NAMES = ("lfilter", "mbr-trie", "pt-quadtree", "token-grid", "rt-tree", "ir-tree
 VARIANTS: dict[str, dict[str, Any]] = {
     "lfilter": {"few": 0, "bucket": 0, "leaf": 1},
     "lfilter mx-cif": {"few": 1, "bucket": 1, "leaf": 2, "storage": "mx-cif"},
+    "lfilter pruning": {"few": 0, "bucket": 0, "leaf": 3, "choose": "list-pruning"},
+    "lfilter trie": {"few": 3, "choose": "mbr-trie"},
     "mbr-trie": {"few": 0, "bucket": 0},
     "mbr-trie token-set": {"few": 2, "bucket": 2, "probe": "token-set", "order": "arrival"},
     "mbr-trie trie": {"few": 0, "bucket": 0, "probe": "trie"},
@@ -344,7 +346,22 @@ def test_the_cost_model_chooses_by_the_message(crowd):
             assert counters[4] > 0
             assert counters[5:].sum() == 40
             chosen |= {CHOICES[i] for i in np.flatnonzero(counters[5:])}
-    assert chosen == set(CHOICES)
+    assert {"mbr-trie", "pt-quadtree"} <= chosen
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_can_be_made_for_it(crowd, choice: str):
+    index = crowd["lfilter"].index
+    batch, places = encoded(crowd["lfilter"], "short", 40)
+    boxes = np.hstack([places - 0.1, places + 0.1])
+    wanted = index.match_boxes(batch, boxes, new_counters())
+    counters = new_counters()
+    index._forced = CHOICES.index(choice)
+    found = index.match_boxes(batch, boxes, counters)
+    index._forced = -1
+    assert sorted(zip(*found, strict=True)) == sorted(zip(*wanted, strict=True))
+    assert MatchReport.of(counters).choice == choice
+    assert counters[5:].sum() == 40
 
 
 def test_the_report_tells_what_was_expected_and_chosen(crowd):
@@ -450,6 +467,7 @@ def test_words_without_end_between_two_others_are_ranked_anew():
         ("lfilter", {"order": "random"}),
         ("lfilter", {"order": "alphabetical"}),
         ("lfilter", {"few": -1}),
+        ("lfilter", {"choose": "dice"}),
         ("pt-quadtree", {"leaf": 0}),
         ("pt-quadtree", {"least_area": -1.0}),
         ("pt-quadtree", {"most_copies": 0.5}),

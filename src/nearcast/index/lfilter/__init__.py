@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Unpack
 
+import numpy as np
 import numpy.typing as npt
 
+from nearcast.errors import ValidationError
 from nearcast.index import mbr_trie, pt_quadtree
-from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, Pairs
+from nearcast.index.base import CHOICES, ClauseStore, Counters, EventBatch, EventStore, Pairs
 from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.lfilter import kernels
 from nearcast.index.mbr_trie.kernels import Trie
@@ -29,10 +31,14 @@ class Both(NamedTuple):
 
     trie: Trie
     cells: Cells
+    shares: npt.NDArray[np.float32]
+    """By word: its share of all occurrences, and of the clauses whose first word it is."""
 
 
 class LFilter(Layered):
     """Both structures and the cost model; options as those of the two.
+
+    `choose="cost"` lets the model choose; one of its choices by name is always made.
 
     A match costs about what the cheapest of three ways costs; memory is that of both
     structures, the entries counted once.
@@ -42,6 +48,7 @@ class LFilter(Layered):
         self,
         clauses: ClauseStore,
         events: EventStore,
+        choose: str = "cost",
         bucket: int = 8,
         leaf: int = 64,
         least_area: float = 0.0,
@@ -49,23 +56,38 @@ class LFilter(Layered):
         storage: Storage = "leaves",
         **options: Unpack[LayerOptions],
     ) -> None:
+        if choose not in ("cost", *CHOICES):
+            raise ValidationError("choose", choose, f"give cost or one of {', '.join(CHOICES)}")
+        self._forced = -1 if choose == "cost" else CHOICES.index(choose)
         mbr_trie.check_bucket(bucket)
         self._bucket = bucket
         self._division = division(leaf, least_area, most_copies, storage)
         super().__init__(clauses, events, **options)
 
     def _build(self, entries: Entries) -> Both:
-        return Both(
-            mbr_trie.built(entries, self._bucket), pt_quadtree.built(entries, self._division)
-        )
+        trie = mbr_trie.built(entries, self._bucket)
+        return Both(trie, pt_quadtree.built(entries, self._division), self._shares(trie))
+
+    def _shares(self, trie: Trie) -> npt.NDArray[np.float32]:
+        rank, share = self._order.rank, self._order.share
+        shares = np.zeros((rank.size, 2), np.float32)
+        shares[: share.size, 0] = share[: rank.size]
+        codes = np.argsort(rank, kind="stable")
+        top = slice(int(trie.first[0]), int(trie.first[1]))
+        at = np.searchsorted(rank[codes], trie.token[top])
+        known = at < codes.size  # not the token of clauses without words, if there is no word
+        known[known] &= rank[codes[at[known]]] == trie.token[top][known]
+        sizes = trie.hi[top] - trie.lo[top]
+        shares[codes[at[known]], 1] = sizes[known] / max(1, int(trie.hi[0]))
+        return shares
 
     def _arrays(self, layer: Layer) -> tuple[npt.NDArray[Any], ...]:
-        return (*layer.structure.trie, *layer.structure.cells)
+        return (*layer.structure.trie, *layer.structure.cells, layer.structure.shares)
 
     def _match(self, layer: Layer, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:
         found: Pairs = kernels.match(
             layer.structure.trie, layer.structure.cells, layer.entries, self._clauses.table,
-            self._order.rank, self._order.share, batch, boxes, counters,
+            self._order.rank, layer.structure.shares, batch, boxes, self._forced, counters,
         )  # fmt: skip
         return found
 

@@ -40,8 +40,11 @@ from nearcast.kernels.tokens import (
 #: The choices, as `nearcast.index.base.CHOICES` names them.
 BY_TRIE, BY_LISTS, BY_PRUNING = 0, 1, 2
 
-#: A step of a binary search in a list, in nanoseconds.
-STEP = 2.5
+# A step of a binary search in a list, the call that prunes lists, and a look at what is known
+# of a word, in nanoseconds.
+STEP = 6.0
+PRUNE = 1000.0
+WEIGH = 6.0
 
 
 @kernel
@@ -243,8 +246,11 @@ def prune_lists(
 
 
 @kernel
-def match(t, q, e, c, rank, shares, batch, boxes, counters):
-    """(events, rows) of a batch whose event i is everywhere in boxes[i]: Algorithm 3."""
+def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
+    """(events, rows) of a batch whose event i is everywhere in boxes[i]: Algorithm 3.
+
+    `forced` is the choice to make, -1 to let the model choose.
+    """
     t_token, t_lo, t_end, t_hi, t_first, t_mbr = t.token, t.lo, t.end, t.hi, t.first, t.mbr
     t_key, t_child = t.key, t.child
     cell, child, starts, item, head = q.cell, q.child, q.start, q.item, q.head
@@ -272,28 +278,44 @@ def match(t, q, e, c, rank, shares, batch, boxes, counters):
         n_tokens, mask = message_tokens(
             word, w_start[at], w_start[at + 1], rank, tokens, keys, where
         )
-        share = 0.0
-        for k in range(w_start[at], w_start[at + 1]):
-            if word[k] < shares.size:
-                share += shares[word[k]]
         x0, y0, x1, y1 = boxes[at, 0], boxes[at, 1], boxes[at, 2], boxes[at, 3]
         e0, e1 = b_start[at], b_start[at + 1]
         before = n
-        ahead, items = lists_ahead(
-            cell, child, starts, node_lists, node_items, extent, x0, y0, x1, y1, cell_stack
-        )
-        by_lists = ahead * VISIT + items * (SCAN + share * CHECK)
-        estimate = by_lists
+        at_point = x0 >= x1 and y0 >= y1
+        n_lists, visits = 0, 0
+        if at_point:  # to find the lists is to count them
+            lists, n_lists, visits, cell_stack = candidate_lists(
+                cell, child, starts, cover, rest, pivot, extent,
+                tokens, n_tokens, keys, mask, x0, y0, x1, y1, cell_stack, lists,
+            )  # fmt: skip
+            ahead, items = float(n_lists), 0.0
+            for k in range(n_lists):
+                items += starts[lists[k] + 1] - starts[lists[k]]
+        else:
+            ahead, items = lists_ahead(
+                cell, child, starts, node_lists, node_items, extent, x0, y0, x1, y1, cell_stack
+            )
+        estimate = ahead * VISIT + items * (SCAN + CHECK)
         choice = BY_LISTS
         m = 0
-        if by_lists > n_tokens * ASK_ROOT:
+        asked = n_tokens * ASK_ROOT
+        look_on = items * (SCAN + CHECK) > n_tokens * WEIGH + PRUNE
+        share, heads = 0.0, 0.0
+        if look_on:
+            for k in range(w_start[at], w_start[at + 1]):
+                if word[k] < shares.shape[0]:
+                    share += shares[word[k], 0]
+                    heads += shares[word[k], 1]
+            estimate = ahead * VISIT + items * (SCAN + share * CHECK)
+            pruned = asked + PRUNE + ahead * VISIT + items * heads * CHECK
+            look_on = estimate > min(pruned, asked + 0.5 * heads * row.size * TRIE_CHECK)
+        if look_on or forced >= 0:
             m = root_children(t_key, t_child, t_mbr, tokens, n_tokens, x0, y0, x1, y1, nodes, index)
-            asked = n_tokens * ASK_ROOT
             reached = 0
             for k in range(m):
                 reached += t_hi[nodes[k]] - t_lo[nodes[k]]
             each = 1 + items / max(ahead, 1.0)
-            by_pruning = asked + ahead * (VISIT + m * steps_of(each) * STEP)
+            by_pruning = asked + PRUNE + ahead * (VISIT + m * steps_of(each) * STEP)
             by_pruning += items * (reached / row.size) * CHECK
             by_trie = asked + trie_cost(
                 t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share
@@ -306,6 +328,8 @@ def match(t, q, e, c, rank, shares, batch, boxes, counters):
                 estimate = by_trie
                 choice = BY_TRIE
             work[2] += int(asked)
+        if forced >= 0:
+            choice = forced
         counters[3] += int(estimate)
         counters[5 + choice] += 1
         if choice == BY_TRIE:
@@ -321,27 +345,28 @@ def match(t, q, e, c, rank, shares, batch, boxes, counters):
                 COST, stack, m, found, n, work,
             )  # fmt: skip
         else:
-            lists, n_lists, visits, cell_stack = candidate_lists(
-                cell, child, starts, cover, rest, pivot, extent,
-                tokens, n_tokens, keys, mask, x0, y0, x1, y1, cell_stack, lists,
-            )  # fmt: skip
+            if not at_point:
+                lists, n_lists, visits, cell_stack = candidate_lists(
+                    cell, child, starts, cover, rest, pivot, extent,
+                    tokens, n_tokens, keys, mask, x0, y0, x1, y1, cell_stack, lists,
+                )  # fmt: skip
             work[0] += visits
             work[2] += int(visits * VISIT)
-            pruned = 0
+            long = 0
             if choice == BY_PRUNING:
-                pruned = long_lists_first(lists, n_lists, starts, m)
-            if pruned > 0:
+                long = n_lists if forced >= 0 else long_lists_first(lists, n_lists, starts, m)
+            if long > 0:
                 found, n, list_stack = prune_lists(
-                    cell, starts, item, lists, pruned, nodes, index, m,
+                    cell, starts, item, lists, long, nodes, index, m,
                     t_token, t_lo, t_end, t_hi, t_first,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
                     tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
                     list_stack, found, n, work,
                 )  # fmt: skip
-            if pruned < n_lists:
+            if long < n_lists:
                 found, n = scan_lists(
-                    cell, starts, item, head, lists, pruned, n_lists,
+                    cell, starts, item, head, lists, long, n_lists,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
                     keys, mask, x0, y0, x1, y1, found, n, work,

@@ -26,10 +26,10 @@ TOKEN_SET, TRIE, COST = 0, 1, 2
 # What a step costs, in nanoseconds, measured at a million clauses. A child that asks the
 # message is one of many in a row; a token that asks the trie may miss the cache.
 ASK_MESSAGE = 3.0
-ASK_ROOT = 10.0
+ASK_ROOT = 15.0
 ASK_NODE, ASK_NODE_STEP = 4.0, 2.0
-VISIT = 12.0
-CHECK = 3.0
+VISIT = 60.0
+CHECK = 5.0
 
 
 class Trie(NamedTuple):
