@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from nearcast import Matcher
 from nearcast.errors import BatchError
 from nearcast.model.codec import events_to_arrow, subscriptions_to_arrow
+from nearcast.model.geometry import Space
 from nearcast.spark.boxes import asked_columns, clause_boxes, event_points
 from nearcast.spark.partitioning import Cells, Sample, cut_cells
 from nearcast.spark.workers import EventUnits, SubscriptionUnits, UnitMatching
@@ -88,15 +91,15 @@ def test_clauses_without_a_place_are_cut_by_a_number():
     assert cells.cells_of_clauses(low, high)[0].size < 2100
 
 
-def lists(array: pa.Array) -> list[list]:
-    return array.to_pylist()
+def lists(array: pa.Array) -> list[Any]:
+    return list(array.to_pylist())
 
 
-def by_cells(subscriptions: list, events: list, space: str, rows: int, strict: bool = False):
+def by_cells(subscriptions: list, events: list, space: Space, rows: int, strict: bool = False):
     """The plan as Spark would carry it out, on tables."""
     wanted, given_events = subscriptions_to_arrow(subscriptions), events_to_arrow(events)
     wanted = wanted.drop_columns(["subscriber"])
-    columns = ("@x", "@y")
+    columns: tuple[str, ...] = ("@x", "@y")
     if "attributes_json" not in given_events.column_names:
         columns += asked_columns(wanted, space, 3)
     arrays = {n: given_events[n].combine_chunks() for n in ("lon", "lat", "geometry")}
@@ -116,7 +119,7 @@ def by_cells(subscriptions: list, events: list, space: str, rows: int, strict: b
     to_homes = SubscriptionUnits(cells, (*wanted.column_names, "#"), space, strict)
     homes = lists(to_homes(*(wanted[n].combine_chunks() for n in wanted.column_names), others))
     work = UnitMatching("scan", space, strict)
-    found = []
+    found: list[Any] = []
     for unit in range(cells.units):
         mine = [row for row, some in enumerate(units) if unit in some]
         theirs = [(r, s["home"]) for r, some in enumerate(homes) for s in some if s["unit"] == unit]
@@ -131,7 +134,7 @@ def by_cells(subscriptions: list, events: list, space: str, rows: int, strict: b
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), space=st.sampled_from(["globe", "planar"]), rows=st.integers(1, 6))
-def test_unit_by_unit_is_the_whole(data: st.DataObject, space: str, rows: int):
+def test_unit_by_unit_is_the_whole(data: st.DataObject, space: Space, rows: int):
     subscriptions = data.draw(subscription_lists(space, max_size=8))
     events = data.draw(event_lists(space, max_size=8))
     matcher = Matcher("scan", space)
