@@ -84,7 +84,8 @@ def _vehicle(number: int) -> str:
 
 def _square(x: float, y: float, half: float = 50.0) -> str:
     left, right, low, high = x - half, x + half, y - half, y + half
-    return f"({left:g},{low:g}),({right:g},{low:g}),({right:g},{high:g}),({left:g},{high:g})"
+    corners = ((left, low), (right, low), (right, high), (left, high))
+    return ",".join(f"({x:.2f},{y:.2f})" for x, y in corners)
 
 
 def _departure(i: int, x: float, y: float) -> str:
@@ -138,7 +139,7 @@ def taxis(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> C
     radius = 2000.0
     side = math.sqrt(subscriptions * math.pi * radius**2 / math.log(2))
     spots = rng.uniform(0, side, (subscriptions, 2)).round(1)
-    texts = tuple(f"DIST(({x:g},{y:g});<;{radius:g})({_TAXI})" for x, y in spots.tolist())
+    texts = tuple(f"DIST(({x:.1f},{y:.1f});<;{radius:g})({_TAXI})" for x, y in spots.tolist())
 
     def attributes(mover: int) -> dict[str, float | int | str | bool]:
         return {"id": mover, "type": "TAXI", "state": "uncarry"}
@@ -151,7 +152,7 @@ def taxis(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> C
 def shopping(subscriptions: int = 10_000, events: int = 80_000, seed: int = 1) -> CompositeWorkload:
     """§5.3: Subscription 5 round a shop, and five people on their ways, 500 events a second."""
     rng = np.random.default_rng([seed, 53])
-    shop = 400.0
+    shop = 400.1  # positions have one decimal: none lies on a border
     side = math.sqrt(subscriptions / len(_AGES) * shop**2 / math.log(2))
     spots = rng.uniform(0, side, (subscriptions, 2)).round(1)
     texts = tuple(
