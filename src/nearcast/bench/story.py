@@ -16,7 +16,16 @@ from nearcast.bench.plots import pyplot
 from nearcast.bench.report import page, table_html
 from nearcast.bench.tables import Grid
 
-__all__ = ["Chapter", "Picture", "area_map", "bars", "density_map", "profile_plot", "write_story"]
+__all__ = [
+    "Chapter",
+    "Picture",
+    "area_map",
+    "bars",
+    "density_map",
+    "profile_plot",
+    "region_map",
+    "write_story",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -98,6 +107,29 @@ def area_map(lon: Array, lat: Array, points: Array, caption: str) -> Picture:
     def draw(axes: Any) -> None:
         size = 4 + 250 * points / max(float(points.max()), 1.0)
         axes.scatter(lon, lat, s=size, alpha=0.5, c="#d1242f", edgecolors="none")
+        _as_map(axes, lat)
+
+    return Picture(caption, _drawn(draw))
+
+
+def region_map(
+    lon: Array, lat: Array, kind: Array, events: Array, path: Array, caption: str
+) -> Picture:
+    """A safe and an impact region: `kind` is 2 and 1 there, a row a latitude, and 0 elsewhere.
+
+    `events` are the events that matter, `path` the way of the subscriber until now, each
+    as rows of (lon, lat).
+    """
+
+    def draw(axes: Any) -> None:
+        shown = np.ma.masked_equal(kind, 0)
+        axes.pcolormesh(lon, lat, shown, cmap="Greens", vmin=0, vmax=3, rasterized=True)
+        axes.plot(*path.T, color="#1f6feb", label="the way until now")
+        axes.plot(*path[-1], "o", color="#1f6feb")
+        axes.plot(*events.T, "x", color="#d1242f", label="offers this person wants")
+        axes.set_xlim(lon[0], lon[-1])
+        axes.set_ylim(lat[0], lat[-1])
+        axes.legend(loc="upper left")
         _as_map(axes, lat)
 
     return Picture(caption, _drawn(draw))

@@ -29,6 +29,7 @@ from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.matcher import Matcher
+from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
@@ -298,6 +299,10 @@ class Service:
             self._draft.regions[subscriber] = region
         self._note(Moved(subscriber, place, now))
         return self._answer()
+
+    def impact_region(self, subscriber: str) -> Impact | None:
+        """Where a new event would make the broker ask this subscriber; None: nowhere yet."""
+        return self._tracker.impact_of(subscriber)
 
     def _heed(self, messages: Iterable[Message]) -> None:
         """What the tracker says; a reply is a delivery."""

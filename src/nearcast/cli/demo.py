@@ -1,4 +1,4 @@
-"""`nearcast demo`: a city matched live, then its taxis through the whole pipeline."""
+"""`nearcast demo`: a city matched live, its people on the move, its taxis through the pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def demo(
         "nearcast-demo"
     ),
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="A section: live, pipeline. Repeatable.")
+        list[str] | None,
+        typer.Option("--only", help="A section: live, walk, pipeline. Repeatable."),
     ] = None,
     subscriptions: Annotated[
         int, typer.Option(min=1, help="How many people subscribe in the live section.")
@@ -29,12 +30,14 @@ def demo(
     index: Annotated[str, typer.Option(help="Which index does the matching.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the numbers.")] = False,
 ) -> None:
-    """Draw a city, match it live, then take its taxis through the pipeline on Spark.
+    """Draw a city, match it live, follow its people, and take its taxis through Spark.
 
-    Everything is made up from the seed: roads, shops, people, what they want, and the
-    traces of taxis. The traces are cleaned, clustered, profiled, and matched in bulk; one
-    match and one non-match are explained, and a report with maps is written. About two
-    minutes; finished stages of the same seed are not redone.
+    Everything is made up from the seed: roads, shops, people, what they want, where they
+    go, and the traces of taxis. People walk with a safe region each and hear of every offer
+    near them; messages saved and notifications missed (none) are counted. The traces are
+    cleaned, clustered, profiled, and matched in bulk; one match and one non-match are
+    explained, and a report with maps is written. About two minutes; finished stages of the
+    same seed are not redone.
 
     Examples:
 

@@ -25,6 +25,7 @@ __all__ = ["SECTIONS", "Scene", "can_draw", "run_sections"]
 #: By name, in order: where the function lives.
 SECTIONS: dict[str, str] = {
     "live": "nearcast.cli.showcase:live",
+    "walk": "nearcast.cli.walkers:walkers",
     "pipeline": "nearcast.cli.taxis:taxis",
 }
 

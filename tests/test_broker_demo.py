@@ -1,0 +1,41 @@
+"""The demo's people on the move: what it says, and that its check would notice a loss."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nearcast import SafeRegion
+from nearcast.cli import walkers
+from nearcast.cli.sections import SECTIONS, Scene, run_sections
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr(walkers, "_PEOPLE", 12)
+    monkeypatch.setattr(walkers, "_STEPS", 60)
+    return Scene(tmp_path, seed=3, quiet=True)
+
+
+def test_messages_are_saved_and_nobody_misses_anything(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+):
+    assert SECTIONS["walk"] == "nearcast.cli.walkers:walkers"
+    run_sections(scene, ["walk"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "12 people walk, ride and drive for 5 minutes" in text
+    assert "Nobody missed anything: 0 missed, 0 late, 0 wrong or twice" in text
+    counts = re.search(r"take 720 messages; with safe regions (\d+) do", text)
+    assert counts is not None
+    assert 12 <= int(counts[1]) < 360
+    report = (scene.out / "report.html").read_text()
+    assert "safe region (dark)" in report
+    assert "<svg" in report
+
+
+def test_a_region_that_lies_is_found_out(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(SafeRegion, "contains", lambda self, place: True)
+    chapter = walkers.walkers(scene)
+    assert "WERE MISSED" in chapter.text[-1]
