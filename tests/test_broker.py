@@ -333,6 +333,18 @@ def test_how_long_composite_events_live_is_a_setting():
         broker.check_invariants()
 
 
+@pytest.mark.parametrize("late", [0, 20])
+def test_a_time_that_was_over_when_the_pattern_came_does_not_hold_up_time(late: int):
+    broker = Broker(lateness=late)
+    broker.publish(happening("e1", 1, 100))
+    for i, window in enumerate((f"{T // S}; 10", f"{T // S + 95}; 5", f"{T // S + 95}; 50")):
+        broker.detect(Composite(f"c{i}", "ops", f"!({window})(ARITH: a = 2)"))
+    told = [broker.advance(T + 101 * S), broker.publish(happening("e2", 1, 110))]
+    told += [broker.advance(T + 300 * S)]
+    assert broker.now == T + 300 * S
+    assert ("c2", "c2#1") in [pair for reply in told for pair in ids(reply)]
+
+
 def test_patterns_of_patterns():
     broker = Broker()
     broker.detect(Composite("pair", "ops", PAIR))

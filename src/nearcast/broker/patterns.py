@@ -88,7 +88,10 @@ class Patterns:
         Those before `until`; `closing` says that all events of `until` have come, too.
         """
         held = self._held[0][0] if self._held else FOREVER
-        at = min(held, self._detector.due)
+        timed = self._detector.due
+        if timed != FOREVER:  # a time that was over when the pattern came is due at once
+            timed = max(timed, self._fed, self._closed + 1)
+        at = min(held, timed)
         return at if at < until or (closing and at == until) else None
 
     def decide(self, moment: Micros) -> list[CompositeEvent]:
