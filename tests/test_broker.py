@@ -569,6 +569,18 @@ def test_a_broker_goes_on_where_its_store_left_off():
     assert Broker("planar", store=store).event_count == again.event_count
 
 
+def test_places_of_different_age_are_not_taken_for_fresh_ones():
+    store = MemoryStore()
+    broker = Broker("planar", store=store)
+    for moment, name in ((1, "ann"), (2, "bob"), (3, "ann")):
+        broker.advance(T + moment)
+        broker.move(name, Point(0, 0))
+    broker.publish(offer("e1"))
+    again = Broker("planar", store=store)
+    assert ids(again.subscribe(cheap("a", "ann", region=Around(5)))) == [("a", "e1")]
+    assert ids(again.subscribe(cheap("b", "bob", region=Around(5)))) == []
+
+
 def test_what_the_store_refuses_is_not_answered():
     inbox = Inbox()
     broker = Broker(store=Refusing(), sinks=[inbox])

@@ -26,7 +26,7 @@ def pairs(reply: Reply) -> list[Pair]:
     return [(told.subscription_id, told.subscriber, told.event.id) for told in reply]
 
 
-class Brokers(RuleBasedStateMachine):
+class World(RuleBasedStateMachine):
     """A broker with silent clients beside one that sees every step.
 
     A client looks at its region after every call, so it reports at once when it is asked.
@@ -45,7 +45,6 @@ class Brokers(RuleBasedStateMachine):
         self.clients = {name: Client(name) for name in PEOPLE}
         self.told: list[Pair] = []
         self.expected: list[Pair] = []
-        self.events: dict[str, Event] = {}
 
     def made(self) -> Broker:
         return Broker(self.space, self.method, store=self.store, sinks=[self.inbox])
@@ -81,6 +80,59 @@ class Brokers(RuleBasedStateMachine):
             client.received(message)
         assert reply.location_requests == ()
 
+    def begin(self, subscription: Subscription) -> None:
+        self.call(
+            lambda: self.broker.subscribe(subscription), lambda: self.naive.subscribe(subscription)
+        )
+        if subscription.id in self.naive.subscriptions:  # once more changes nothing
+            assert self.broker.subscribe(subscription) == Reply()
+
+    def happen(self, event: Event) -> None:
+        known = self.naive.events.get(event.id)
+        now = self.naive.end_of(event)
+        if known is None or (known.expires is not None and known.expires <= now):
+            self.call(lambda: self.broker.publish(event), lambda: self.naive.publish(event))
+        elif known != event:
+            with pytest.raises(DuplicateIdError):
+                self.broker.publish(event)
+        if event.id in self.naive.events and self.naive.events[event.id] == event:
+            assert self.broker.publish(event) == Reply()  # a repetition changes nothing
+
+    def walk(self, name: str, place: Point) -> None:
+        now = 1 + (self.naive.now or 0)  # nobody is at two places at once
+        self.call(lambda: self.broker.advance(now), lambda: self.naive.advance(now))
+        self.expected += self.naive.move(name, place)
+        self.report(self.clients[name], place)
+
+    @rule()
+    def restart(self) -> None:
+        """The process dies; another one goes on with the store, and asks whoever moves."""
+        self.broker = self.made()
+        if self.naive.now is not None:
+            self.call(lambda: self.broker.advance(self.naive.now), lambda: [])
+
+    @invariant()
+    def the_same_was_told(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        lost = Counter(self.expected) - Counter(self.told)
+        surplus = Counter(self.told) - Counter(self.expected)
+        assert (lost, surplus) == (Counter(), Counter()), (lost, surplus)
+        assert [(n.subscription_id, n.subscriber, n.event.id) for n in self.inbox] == self.told
+
+    @invariant()
+    def the_same_is_known(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        assert self.broker.now == self.naive.now
+        assert len(self.broker) == len(self.naive.subscriptions)
+        assert self.broker.event_count == len(self.naive.events)
+        self.broker.check_invariants()
+
+
+class Brokers(World):
+    """Everything at once, on the pools of all tests: few places, many touching each other."""
+
     @rule(data=st.data(), id=st.sampled_from(SUBSCRIPTION_IDS))
     def subscribe(self, data: st.DataObject, id: str) -> None:
         drawn = data.draw(subscriptions(self.space, id=id))
@@ -98,13 +150,6 @@ class Brokers(RuleBasedStateMachine):
     ) -> None:
         region = Around(data.draw(radii(self.space)))
         self.begin(Subscription(id, name, where, (), region, expires))
-
-    def begin(self, subscription: Subscription) -> None:
-        self.call(
-            lambda: self.broker.subscribe(subscription), lambda: self.naive.subscribe(subscription)
-        )
-        if subscription.id in self.naive.subscriptions:  # once more changes nothing
-            assert self.broker.subscribe(subscription) == Reply()
 
     @rule(id=st.sampled_from(SUBSCRIPTION_IDS))
     def unsubscribe(self, id: str) -> None:
@@ -128,17 +173,6 @@ class Brokers(RuleBasedStateMachine):
         place = data.draw(locations(self.space))
         self.happen(Event(id, {"price": price, "open": True}, (), place, expires=expires))
 
-    def happen(self, event: Event) -> None:
-        known = self.naive.events.get(event.id)
-        now = self.naive.end_of(event)
-        if known is None or (known.expires is not None and known.expires <= now):
-            self.call(lambda: self.broker.publish(event), lambda: self.naive.publish(event))
-        elif known != event:
-            with pytest.raises(DuplicateIdError):
-                self.broker.publish(event)
-        if event.id in self.naive.events and self.naive.events[event.id] == event:
-            assert self.broker.publish(event) == Reply()  # a repetition changes nothing
-
     @rule(id=st.sampled_from(EVENT_IDS))
     def retract(self, id: str) -> None:
         if id in self.naive.events:
@@ -150,12 +184,6 @@ class Brokers(RuleBasedStateMachine):
     @rule(name=st.sampled_from(PEOPLE), data=st.data())
     def step(self, name: str, data: st.DataObject) -> None:
         self.walk(name, data.draw(points(self.space)))
-
-    def walk(self, name: str, place: Point) -> None:
-        now = 1 + (self.naive.now or 0)  # nobody is at two places at once
-        self.call(lambda: self.broker.advance(now), lambda: self.naive.advance(now))
-        self.expected += self.naive.move(name, place)
-        self.report(self.clients[name], place)
 
     @precondition(lambda self: self.naive.places)
     @rule(data=st.data(), share=st.sampled_from((0.1, 0.5, 0.9)))
@@ -170,37 +198,56 @@ class Brokers(RuleBasedStateMachine):
     def advance(self, to: int) -> None:
         self.call(lambda: self.broker.advance(to), lambda: self.naive.advance(to))
 
-    @rule()
-    def restart(self) -> None:
-        """The process dies; another one goes on with the store, and asks whoever moves."""
-        self.broker = self.made()
-        if self.naive.now is not None:
-            self.call(lambda: self.broker.advance(self.naive.now), lambda: [])
 
-    @invariant()
-    def the_same_was_told(self) -> None:
-        if not hasattr(self, "broker"):
-            return
-        lost = Counter(self.expected) - Counter(self.told)
-        surplus = Counter(self.told) - Counter(self.expected)
-        assert (lost, surplus) == (Counter(), Counter())
-        assert [(n.subscription_id, n.subscriber, n.event.id) for n in self.inbox] == self.told
+class Roamers(World):
+    """People who walk about among offers, with regions that are large and often left."""
 
-    @invariant()
-    def the_same_is_known(self) -> None:
-        if not hasattr(self, "broker"):
-            return
-        assert self.broker.now == self.naive.now
-        assert len(self.broker) == len(self.naive.subscriptions)
-        assert self.broker.event_count == len(self.naive.events)
-        self.broker.check_invariants()
+    spots = st.builds(Point, st.integers(0, 60), st.integers(0, 60))
+
+    @rule(
+        name=st.sampled_from(PEOPLE),
+        number=st.integers(1, 2),
+        radius=st.sampled_from((3, 6, 10)),
+        limit=st.sampled_from((2, 3, 6)),
+    )
+    def follow(self, name: str, number: int, radius: int, limit: int) -> None:
+        where, region = f"price < {limit}", Around(radius)
+        self.begin(Subscription(f"{name}{number}", name, where, (), region))
+
+    @rule(place=spots, price=st.sampled_from((1, 2, 5)), life=st.none() | st.integers(1, 20))
+    def offer(self, place: Point, price: int, life: int | None) -> None:
+        expires = None if life is None else (self.naive.now or 0) + life
+        id = f"e{len(self.expected)}-{len(self.naive.events)}-{self.naive.now}"
+        self.happen(Event(id, {"price": price}, (), place, expires=expires))
+
+    @precondition(lambda self: self.naive.places)
+    @rule(data=st.data(), dx=st.integers(-4, 4), dy=st.integers(-4, 4))
+    def near(self, data: st.DataObject, dx: int, dy: int) -> None:
+        """An offer close to somebody who may be silent."""
+        here = self.naive.places[data.draw(st.sampled_from(sorted(self.naive.places)))]
+        self.offer(Point(here.x + dx, here.y + dy), 1, None)
+
+    @rule(name=st.sampled_from(PEOPLE), dx=st.integers(-2, 2), dy=st.integers(-2, 2))
+    def step(self, name: str, dx: int, dy: int) -> None:
+        here = self.naive.places.get(name, Point(30, 30))
+        self.walk(name, Point(here.x + dx, here.y + dy))
+
+    @rule(name=st.sampled_from(PEOPLE), place=spots)
+    def jump(self, name: str, place: Point) -> None:
+        self.walk(name, place)
+
+    @precondition(lambda self: self.naive.subscriptions)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.naive.subscriptions)))
+        self.call(lambda: self.broker.unsubscribe(id), lambda: self.naive.unsubscribe(id))
 
 
 class BrokersOnTheGlobe(Brokers):
     space = "globe"
 
 
-class BrokersWithVoronoi(Brokers):
+class RoamersWithVoronoi(Roamers):
     method = "vm"
 
 
@@ -218,5 +265,7 @@ TestBrokers = Brokers.TestCase
 TestBrokers.settings = _MODEST
 TestBrokersOnTheGlobe = BrokersOnTheGlobe.TestCase
 TestBrokersOnTheGlobe.settings = settings(_MODEST, max_examples=15)
-TestBrokersWithVoronoi = BrokersWithVoronoi.TestCase
-TestBrokersWithVoronoi.settings = settings(_MODEST, max_examples=8)
+TestRoamers = Roamers.TestCase
+TestRoamers.settings = _MODEST
+TestRoamersWithVoronoi = RoamersWithVoronoi.TestCase
+TestRoamersWithVoronoi.settings = settings(_MODEST, max_examples=10)

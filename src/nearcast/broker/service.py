@@ -429,7 +429,7 @@ class Service:
         for composite in state.composites.values():
             self._patterns.add(composite, self.now)
             self._composites[composite.id] = composite
-        for moved in state.places.values():
+        for moved in sorted(state.places.values(), key=lambda each: each.at):
             self._tracker.moved(moved.subscriber, moved.place, moved.at)
         for subscription in state.subscriptions.values():
             if isinstance(subscription.region, Around):
