@@ -264,7 +264,7 @@ _MODEST = settings(
 TestBrokers = Brokers.TestCase
 TestBrokers.settings = _MODEST
 TestBrokersOnTheGlobe = BrokersOnTheGlobe.TestCase
-TestBrokersOnTheGlobe.settings = settings(_MODEST, max_examples=15)
+TestBrokersOnTheGlobe.settings = settings(_MODEST, max_examples=12)
 TestRoamers = Roamers.TestCase
 TestRoamers.settings = _MODEST
 TestRoamersWithVoronoi = RoamersWithVoronoi.TestCase
