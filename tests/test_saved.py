@@ -179,6 +179,22 @@ def test_what_is_no_saved_matcher_is_refused(tmp_path: Path):
         Matcher().save(tmp_path / "file")
 
 
+def test_a_header_names_a_file_and_no_path(tmp_path: Path):
+    """Else saving anew would remove whatever the old header points at."""
+    precious = tmp_path / "precious.txt"
+    precious.write_text("years of work")
+    target = tmp_path / "saved"
+    matcher = Matcher("scan")
+    matcher.save(target)
+    header = json.loads((target / saved.HEADER).read_text())
+    (target / saved.HEADER).write_text(json.dumps(header | {"data": "../precious.txt"}))
+    with pytest.raises(SavedError, match="damaged"):
+        Matcher.load(target)
+    matcher.save(target)
+    assert precious.exists()
+    assert len(Matcher.load(target)) == 0
+
+
 def test_damage_is_noticed(tmp_path: Path):
     rich().save(tmp_path)
     header = saved.read_header(tmp_path)

@@ -20,6 +20,7 @@ import json
 import mmap
 import os
 import pickle
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ __all__ = ["HEADER", "Header", "load", "read_header", "save"]
 HEADER = "matcher.json"
 _FORMAT = 1
 _ALIGN = 64
+_DATA = re.compile(r"matcher-[0-9a-f]{16}\.bin")
 _OURS = ("nearcast.index.", "nearcast.kernels.", "nearcast.matcher.", "nearcast.model.")
 #: Beside our own classes, all that an object graph of a matcher is made of.
 _PLAIN = {
@@ -224,6 +226,9 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
         places = tuple((int(a), int(b)) for a, b in given["buffers"])
         graph = (int(given["graph"][0]), int(given["graph"][1]))
         header = Header(**{**given, "buffers": places, "graph": graph})
+        # A name and no path: `save` removes the data file that it replaces.
+        if not _DATA.fullmatch(header.data):
+            raise ValueError(f"data: {header.data!r}")
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise SavedError(f"{path}: damaged ({error!r}); save the matcher anew") from None
     ours = version("nearcast")
