@@ -108,7 +108,10 @@ def _event_arguments(events: DataFrame, columns: tuple[str, ...]) -> tuple[list[
     from pyspark.sql import functions as F  # noqa: N812
 
     names: list[str] = [n for n in ("lon", "lat", "geometry") if n in events.columns]
-    arguments = [F.col(name).alias(name) for name in names]
+    arguments = [
+        F.col(name) if name == "geometry" else F.col(name).cast("double").alias(name)
+        for name in names
+    ]
     for at, column in enumerate(columns):
         if column not in PLACE:
             name = column.removeprefix(".")

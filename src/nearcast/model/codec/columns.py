@@ -227,4 +227,18 @@ def _cast(column: Any, wanted: Any) -> Any:
         if column.type.unit == "ns":
             column = pc.floor_temporal(column, unit="microsecond")
         return column.cast(wanted)
+    exact = _decimals_as_text(column.type)
+    if exact != column.type:
+        column = column.cast(exact)
     return column.cast(wanted, safe=False)
+
+
+def _decimals_as_text(given: Any) -> Any:
+    """The type with strings for decimals: Arrow's own cast makes 0.30000000000000004 of 0.3."""
+    if pa.types.is_decimal(given):
+        return pa.string()
+    if pa.types.is_struct(given):
+        return pa.struct([field.with_type(_decimals_as_text(field.type)) for field in given])
+    if pa.types.is_list(given):
+        return pa.list_(given.value_field.with_type(_decimals_as_text(given.value_type)))
+    return given
