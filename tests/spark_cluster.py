@@ -84,8 +84,10 @@ def main(scratch: str) -> None:
         if not worker.is_alive():
             break
         time.sleep(0.02)
+    answers["half-way"] = worker.is_alive()
     os.kill(before[0], signal.SIGKILL)
     worker.join()
+    run("again", **broadcast)  # the same file from another folder
     run("cells", plan="partitioned", cell_rows=1000)
     answers["replaced"] = before[0] not in executors(spark.sparkContext.applicationId)
     work = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from pathlib import Path
@@ -246,6 +247,42 @@ def test_attributes_of_mixed_types_and_planar_space(spark: SparkSession):
         assert case.answer(spark, **options) == case.wanted
 
 
+def test_decimals_are_the_numbers_they_say(spark: SparkSession):
+    """Arrow's own cast makes 0.30000000000000004 of the decimal 0.3."""
+    events = spark.sql(
+        "select 'e' as id, named_struct('p', cast(0.3 as decimal(38, 18))) as attributes"
+    )
+    subscriptions = spark.createDataFrame([("s", "p = 0.3")], "id string, where string")
+    for options in (BROADCAST, CELLS):
+        assert match(events, subscriptions, **options).count() == 1
+
+
+def test_a_tuning_can_be_given(spark: SparkSession, rich: Case, tmp_path: Path):
+    tuning = {
+        "nearcast_tuning": 1, "index": "mo-tree", "why": "it was measured",
+        "options": {"mo-tree": {"attributes": [{"name": "price", "low": 0, "high": 100}]}},
+    }  # fmt: skip
+    path = tmp_path / "tuning.json"
+    path.write_text(json.dumps(tuning))
+    wanted = {**BROADCAST, "index": "auto"}
+    given = frame(spark, rich.events), frame(spark, rich.subscriptions)
+    found = match(*given, tuning=path, **wanted)
+    assert "index      mo-tree: the tuning says so (it was measured)" in explain(found)
+    assert "settings   most_bytes=2_000_000_000" in explain(found)
+    assert counted(found.toArrow()) == rich.wanted
+    named = match(*given, options={"tuning": tuning}, **BROADCAST)
+    assert "index      scan: it was asked for" in explain(named)
+    with pytest.raises(ValidationError, match="tuning"):
+        match(*given, tuning={"index": "scan"}, **wanted)
+
+
+def test_subscriptions_that_are_all_bad(spark: SparkSession):
+    events = spark.sql("select 'e' as id, named_struct('price', 3.0D) as attributes")
+    bad = spark.createDataFrame([("s", "price <")], "id string, where string")
+    for options in (BROADCAST, CELLS):
+        assert match(events, bad, **options).count() == 0
+
+
 BAD = [
     ("good", "price < 5", 10.0, 50.0, 100.0),
     ("filter", "price <", 10.0, 50.0, 100.0),
@@ -322,6 +359,8 @@ WRONG_EVENTS = [
     ("id string, lon double", "lon, lat come together"),
     ("id string, lon string, lat double", "must be double"),
     ("id string, latitude double, longitude double", "rename it to l"),
+    ("id string, Lon double, lat double", "rename it to lon"),
+    ("id string, ID string", "rename it to id, or drop"),
     ("id string, end timestamp_ntz", "ambiguous"),
     ("id string, end string", "must be timestamp"),
     ("id string, geometry string", "WKB"),
@@ -345,7 +384,9 @@ def test_wrong_columns_are_refused_before_any_work(spark: SparkSession, columns:
     [
         ("id string, intervals array<string>", "array<struct<attribute"),
         ("id string, xmin double, ymin double", "come together"),
+        ("id string, lon double, lat double", "lon, lat, radius_m come together"),
         ("id string, filter string", "rename it to where"),
+        ("id string, WHERE string", "rename it to where"),
         ("id string, id string", "occurs twice"),
     ],
 )
@@ -391,6 +432,13 @@ def test_a_matcher_and_a_saved_one_can_be_given(spark: SparkSession, rich: Case,
     assert str(tmp_path) in explain(shared)
     with pytest.raises(ValidationError, match="the matcher's is 'globe'"):
         match(events, matcher, space="planar")
+    useless: list[dict[str, Any]] = [
+        {"plan": "partitioned"}, {"direction": "subscription-matching"}, {"index": "mo-tree"},
+        {"options": {"height": 2}},
+    ]  # fmt: skip
+    for options in useless:
+        with pytest.raises(ValidationError, match="a matcher was given"):
+            match(events, matcher, **options)
 
 
 def test_workers_read_parquet_by_themselves(spark: SparkSession, rich: Case, tmp_path: Path):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from nearcast.matcher import Matcher
+    from nearcast.matcher.tuning import GivenTuning
     from nearcast.model.geometry import Space
     from nearcast.spark.rows import Side
 
@@ -37,6 +38,7 @@ def match(
     shared: str | os.PathLike[str] | None = None,
     most_bytes: int = MOST_BYTES,
     cell_rows: int = 250_000,
+    tuning: GivenTuning | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """All pairs (event_id, subscription_id) that match: what `Matcher.match_events` answers.
@@ -48,7 +50,8 @@ def match(
     machine, the other streams), "partitioned" (both are cut into cells of about `cell_rows`)
     or "auto" (by size: broadcast if the smaller side fits into `most_bytes`). `direction` says
     for broadcast which side streams: "event-matching" (events) or "subscription-matching".
-    `index` names any index of the registry, `options` go to it.
+    `index` names any index of the registry, `options` go to it; `tuning` (what `tune` gives, or
+    the path of its JSON as the driver sees it) decides what "auto" stands for, and its options.
 
     Bad rows are left out, and `rejected` tells which and why; with `strict` they are errors.
     `shared` is a folder that the driver and all workers see; without one, files go to
@@ -61,7 +64,7 @@ def match(
 
     return carry_out(
         events, subscriptions, space, index, plan, direction, strict, shared, most_bytes,
-        cell_rows, options,
+        cell_rows, tuning, options,
     )  # fmt: skip
 
 

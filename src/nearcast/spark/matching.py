@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.errors import BatchError, ValidationError
 from nearcast.index import registry
 from nearcast.matcher import Matcher
+from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.geometry import SPACES, Space
 from nearcast.spark import cellwise, duplicates, shipping
 from nearcast.spark.parquet import SPLITS, EventFiles, splits
@@ -26,7 +27,7 @@ from nearcast.spark.schemas import (
 from nearcast.spark.workers import EventStream, LiveStream, RejectStream, SubscriptionStream
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["Explained", "carry_out", "rejects"]
 
@@ -60,23 +61,30 @@ def carry_out(
     shared: str | os.PathLike[str] | None,
     most_bytes: int,
     cell_rows: int,
+    tuning: GivenTuning | None,
     options: Mapping[str, Any] | None,
 ) -> DataFrame:
     """`nearcast.spark.match.match`, with everything said."""
     if space not in SPACES:
         raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+    given = isinstance(subscriptions, Matcher | str | os.PathLike)
+    if given:
+        _refuse_beside_matcher(index, plan, direction, tuning, options)
+    chosen, why_index, made_with = _tuned(index, tuning, options)
+    said = _said(strict, shared, most_bytes, cell_rows, made_with)
     paths = None
     if isinstance(events, str | os.PathLike):
-        events, paths = _read(os.fspath(events))
+        spark = None if given else getattr(subscriptions, "sparkSession", None)
+        events, paths = _read(os.fspath(events), spark)
     request = _Request(
         events=events,
         event_names=event_names(events),
         paths=paths,
         space=space,
-        index=registry.entry(index).name,
+        index=chosen,
         strict=strict,
         shared=None if shared is None else os.fspath(shared),
-        options=dict(options or {}),
+        options=made_with,
     )
     if isinstance(subscriptions, Matcher | str | os.PathLike):
         return _against_matcher(request, subscriptions)
@@ -84,12 +92,12 @@ def carry_out(
     check_pair(request.event_names, names)
     plan, direction = _settled(request, plan, direction)
     wanted = subscriptions.select(*[name for name in names if name != "subscriber"])
-    given = events.select(*request.event_names)
+    rows = events.select(*request.event_names)
     weights: tuple[Weight | None, Weight | None] = (None, None)
     if plan == "auto" or (plan == "broadcast" and direction == "auto"):
-        weights = _weigh(given), _weigh(wanted)
+        weights = _weigh(rows), _weigh(wanted)
     kind, way, reason = choose(plan, direction, *weights, most_bytes)
-    decided = Plan(kind, way, reason, request.index)
+    decided = Plan(kind, way, reason, request.index, why_index=why_index, settings=said)
     if kind == "partitioned":
         registry.require(request.index, subscriptions=True)
         return _partitioned(request, wanted, decided, cell_rows)
@@ -98,6 +106,52 @@ def carry_out(
         matcher, facts = _built(request, wanted)
         return _streamed(request, matcher, replace(decided, facts=facts))
     return _past_events(request, wanted, decided)
+
+
+def _refuse_beside_matcher(
+    index: str, plan: str, direction: str, tuning: Any, options: Mapping[str, Any] | None
+) -> None:
+    """A matcher is ready-made, and events stream past it: nothing else can be asked for."""
+    if plan not in ("auto", "broadcast"):
+        raise ValidationError("plan", plan, "a matcher was given: only broadcast is possible")
+    if direction not in ("auto", "event-matching"):
+        raise ValidationError("direction", direction, "a matcher was given: events stream")
+    asked = {"index": None if index == "auto" else index, "tuning": tuning, "options": options}
+    for name, value in asked.items():
+        if value:
+            raise ValidationError(name, value, "a matcher was given: make it with these instead")
+
+
+def _tuned(
+    index: str, tuning: GivenTuning | None, options: Mapping[str, Any] | None
+) -> tuple[str, str, dict[str, Any]]:
+    """(the index, why this one, options of the matchers); a tuning is read here, not by workers."""
+    made_with = dict(options or {})
+    found = made_with.pop("tuning", None) if tuning is None else tuning
+    why = "the default" if index == "auto" else "it was asked for"
+    if found is not None:
+        read = read_tuning(found)
+        if index == "auto":
+            index = read.index
+            why = f"the tuning says so ({read.value['why']})" if "why" in read.value else "tuned"
+        made_with["tuning"] = dict(read.value)
+    return registry.entry(index).name, why, made_with
+
+
+def _said(
+    strict: bool,
+    shared: str | os.PathLike[str] | None,
+    most_bytes: int,
+    cell_rows: int,
+    options: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """The settings that decide how a match is carried out, for people to read."""
+    said = [f"most_bytes={most_bytes:_}", f"cell_rows={cell_rows:_}", f"strict={strict}"]
+    if shared is not None:
+        said.append(f"shared={os.fspath(shared)}")
+    for name, value in options.items():
+        said.append("a tuning" if name == "tuning" else f"{name}={value!r}")
+    return tuple(said)
 
 
 def _settled(request: _Request, plan: str, direction: str) -> tuple[str, str]:
@@ -188,14 +242,14 @@ def _streamed(
     return _explained(_mapped(given, work, MATCHES), replace(decided, facts=facts))
 
 
-def _read(path: str) -> tuple[DataFrame, list[str]]:
+def _read(path: str, spark: SparkSession | None) -> tuple[DataFrame, list[str]]:
     """Parquet files as a DataFrame, and their names."""
     from pyspark.errors import PySparkException
 
     from nearcast.spark.session import session
 
     try:
-        frame = session().read.parquet(path)
+        frame = (session() if spark is None else spark).read.parquet(path)
         return frame, frame.inputFiles()
     except PySparkException as error:
         reason = str(error).partition("\n")[0]

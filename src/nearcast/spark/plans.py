@@ -33,6 +33,9 @@ class Plan:
     reason: str
     index: str
     facts: tuple[str, ...] = ()
+    why_index: str = ""
+    settings: tuple[str, ...] = ()
+    """What was asked for beside plan, direction and index."""
 
     def explain(self) -> str:
         """The plan in a few lines."""
@@ -43,7 +46,10 @@ class Plan:
         else:
             how = "the events are shipped once and mapped by every worker; subscriptions stream"
         lines = [f"plan       {self.kind}, {self.direction}: {how}", f"because    {self.reason}"]
-        lines.append(f"index      {self.index}")
+        why = f": {self.why_index}" if self.why_index else ""
+        lines.append(f"index      {self.index}{why}")
+        if self.settings:
+            lines.append(f"settings   {', '.join(self.settings)}")
         return "\n".join([*lines, *(f"           {fact}" for fact in self.facts)])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import pyarrow as pa
+
 from nearcast.errors import BatchError, NearcastError
 from nearcast.matcher import bulk
 from nearcast.model.geometry import Space
@@ -42,7 +44,8 @@ def accepted(table: Any, side: Side, space: Space) -> tuple[Any, list[Reject]]:
                 id = block.column("id")[row].as_py()
                 bad.append(Reject(first + row, id, _reason(error)))
     wrong = {reject.row for reject in bad}
-    return table.take([row for row in range(table.num_rows) if row not in wrong]), bad
+    kept = [row not in wrong for row in range(table.num_rows)]
+    return table.filter(pa.array(kept, pa.bool_())), bad
 
 
 def _fault(table: Any, side: Side, space: Space) -> NearcastError | None:

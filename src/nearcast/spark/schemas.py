@@ -85,13 +85,17 @@ def _check_present(types: Mapping[str, Any], used: list[str], known: list[str], 
             f"{what}.id", list(types), f"add a column id of strings{_hint('id', types)}"
         )
     for name in known:
-        meant = [other for other in _SYNONYMS.get(name, ()) if other in types]
-        if name not in used and meant and name != "id":
+        # Spark does not tell Where from where; a filter must not be left out for that.
+        others = (name,) if name in used else (name, *_SYNONYMS.get(name, ()))
+        meant = [other for other in types if other not in known and other.casefold() in others]
+        if meant:
             raise ValidationError(
                 f"{what}.{meant[0]}", meant[0],
                 f"rename it to {name}, or drop it if it means something else",
             )  # fmt: skip
     for group in (("lon", "lat"), ("xmin", "ymin", "xmax", "ymax")):
+        if group[0] == "lon" and "radius_m" in known:
+            group = (*group, "radius_m")
         there = [name for name in group if name in used]
         if there and len(there) < len(group):
             missing = [name for name in group if name not in used]
@@ -101,7 +105,7 @@ def _check_present(types: Mapping[str, Any], used: list[str], known: list[str], 
 
 
 def _hint(name: str, types: Mapping[str, Any]) -> str:
-    found = [other for other in _SYNONYMS[name] if other in types]
+    found = [other for other in types if other.casefold() in (name, *_SYNONYMS[name])]
     return f", for instance with withColumnRenamed({found[0]!r}, {name!r})" if found else ""
 
 

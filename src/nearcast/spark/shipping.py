@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["live_events", "ship_matcher", "ship_table"]
 
+_served: dict[tuple[str | None, str], str] = {}
+
 
 def ship_matcher(
     spark: SparkSession, matcher: Matcher, shared: str | None, folder: str | None = None
@@ -87,8 +89,13 @@ def _sent(spark: SparkSession, path: str, seen: bool) -> str | None:
     master = context.master or ""
     if master == "local" or master.startswith("local["):
         return None
-    context.addFile(path)
-    return os.path.basename(path)
+    name = os.path.basename(path)
+    # Names tell contents apart, and Spark serves one file under a name.
+    key = context.applicationId, name
+    if key not in _served or not os.path.exists(_served[key]):
+        context.addFile(path)
+        _served[key] = path
+    return name
 
 
 def live_events(
