@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,17 @@ def test_a_running_session_is_given_back(spark: SparkSession):
     assert bound(settings={"spark.sql.shuffle.partitions": 4}) is spark
     with pytest.raises(ValidationError, match="stop that session first"):
         session(settings={"spark.driver.memory": "3g"})
+
+
+def test_another_thread_leaves_it_as_it_is(spark: SparkSession):
+    before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(session).result() is spark
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_what_a_session_of_ours_has(spark: SparkSession):

@@ -61,17 +61,28 @@ def session(
     start takes 3 to 10 seconds.
     """
     try:
-        from pyspark.sql import SparkSession
+        running = _running()
     except ImportError as error:
         raise MissingExtraError("pyspark", "spark") from error
     wanted = {name: _text(value) for name, value in (settings or {}).items()}
-    running = SparkSession.getActiveSession()
     if running is not None:
         return _adjusted(running, wanted)
     url = remote or os.environ.get("SPARK_REMOTE")
     if url and master is None:
         return _remote(url, app, {**_EVERYWHERE, **wanted})
     return _started(app, master, wanted)
+
+
+def _running() -> SparkSession | None:
+    """The session of this thread, or of this process: threads do not see each other's."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    made = getattr(SparkSession, "_instantiatedSession", None)
+    context = getattr(made, "_sc", None)
+    return made if getattr(context, "_jsc", None) is not None else None
 
 
 def _text(value: object) -> str:
