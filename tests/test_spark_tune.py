@@ -106,6 +106,18 @@ def test_text_filters_words_and_bad_ones(spark):
     assert read_tuning(found).index == "scan"
 
 
+def test_other_columns_do_not_disturb_and_missing_ones_are_named(spark, sides):
+    from nearcast.spark.profile import profile
+
+    given = [side.selectExpr("1 as first", "*", "'x' as note") for side in sides[:2]]
+    found = profile(*given, "planar")
+    assert (found.rejects, found.clauses, found.sampled_events) == (0, 1500, 700)
+    assert found.places.shape == (700, 2)
+    assert found.boxes.shape == (1500, 4)
+    with pytest.raises(ValidationError, match=r"subscriptions\.id"):
+        profile(sides[0], sides[1].drop("id"), "planar")
+
+
 def test_broad_clauses_ask_for_a_structure_that_bears_them():
     from nearcast.spark.profile import Profile
     from nearcast.spark.tune import tuning_of

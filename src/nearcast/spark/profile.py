@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from nearcast.index.mo_tree.attributes import Attribute
 from nearcast.model.geometry import Space
 from nearcast.model.schema import Schema
+from nearcast.spark.schemas import check_pair, event_names, subscription_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -88,6 +89,9 @@ def profile(
     events: DataFrame, subscriptions: DataFrame, space: Space = "globe", sample: int = _SAMPLE
 ) -> Profile:
     """Measure a workload on about `sample` rows of each side; six short jobs."""
+    asking, telling = subscription_names(subscriptions), event_names(events)
+    check_pair(telling, asking)
+    subscriptions, events = subscriptions.select(*asking), events.select(*telling)
     n_subscriptions, n_events = subscriptions.count(), events.count()
     some = _some(subscriptions, n_subscriptions, sample)
     others = _some(events, n_events, sample)
@@ -132,18 +136,19 @@ def _taking_apart(space: Space) -> Any:
         from nearcast.matcher import bulk
         from nearcast.spark.rows import accepted
 
+        first = _first_number()
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             table, bad = accepted(pa.Table.from_batches([batch]), "subscriptions", space)
             schema = Schema()
-            first = crc32(str(batch.column(0)[0]).encode()) << 22
             clauses = 0
             for piece in bulk.encode_subscriptions(table, schema, space, None).pieces:
                 counts = np.diff(piece.start)
                 number = first + clauses + np.repeat(np.arange(counts.size), counts)
                 clauses += counts.size
                 yield _rows(number, piece.attr, piece.low, piece.high, schema)
+            first += clauses
             yield _tally(subscriptions=table.num_rows, clauses=clauses, rejects=len(bad))
 
     return work
@@ -156,19 +161,28 @@ def _telling(space: Space) -> Any:
         from nearcast.matcher import bulk
         from nearcast.spark.rows import accepted
 
+        first = _first_number()
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             table, bad = accepted(pa.Table.from_batches([batch]), "events", space)
             schema = Schema()
             draft = bulk.encode_events(table, schema, space, intern=True).batch
-            first = crc32(str(batch.column(0)[0]).encode()) << 22
             counts = np.diff(draft.start)
             number = first + np.repeat(np.arange(counts.size), counts)
+            first += counts.size
             yield _rows(number, draft.attr, draft.value, draft.value, schema)
             yield _tally(events=table.num_rows, rejects=len(bad))
 
     return work
+
+
+def _first_number() -> int:
+    """Where a task begins to number its clauses or events: no two tasks share a number."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId() << 40
 
 
 def _rows(number: Any, attr: Any, low: Any, high: Any, schema: Schema) -> Any:
@@ -296,7 +310,7 @@ def _measured(
 
 
 def _broad_share(asked: DataFrame, found: list[AttributeProfile], clauses: int) -> float:
-    """Share of the clauses that let more than 2 % of the events through, if independent."""
+    """Share of the clauses that let more than `_BROAD` of the events through, if independent."""
     if not found or clauses == 0:
         return 0.0
     bounds = asked.sparkSession.createDataFrame(
