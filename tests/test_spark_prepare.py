@@ -372,6 +372,17 @@ def test_coarse_to_fine_is_nearly_as_good_as_one_k_means(spark):
     assert cost < 1.6 * plain
 
 
+def test_an_area_on_the_antimeridian(spark):
+    from nearcast.spark.areas import hot_areas
+
+    points = spark.createDataFrame(
+        [(179.9, 10.0), (179.95, 10.0), (-179.95, 10.0), (-179.7, 10.0)], "lon double, lat double"
+    )
+    (area,) = hot_areas(points, 1).collect()
+    assert area["lon"] == pytest.approx(-179.95)
+    assert area["radius_m"] < 30_000
+
+
 def test_fewer_places_than_areas(spark):
     from nearcast.spark.areas import default_areas, hot_areas
 

@@ -66,12 +66,15 @@ def hot_areas(points: DataFrame, count: int, seed: int = 0) -> DataFrame:
     found = assigned.select("coarse", "x", "y").groupBy("coarse").applyInArrow(cut, _AREAS)
     order = Window.orderBy(f.desc("points"), "lon", "lat")
     ranked = found.coalesce(1).withColumn("area", (f.row_number().over(order) - 1).cast("int"))
-    return ranked.select("area", "lon", "lat", "points", "radius_m")
+    lon = f.when(f.col("lon") > 180, f.col("lon") - 360).otherwise(f.col("lon"))
+    return ranked.select("area", lon.alias("lon"), "lat", "points", "radius_m")
 
 
 def _projected(points: DataFrame) -> tuple[DataFrame, float, int]:
     """x and y in metres, true near the points' mean latitude; metres of a degree east; how many."""
-    middle, total = points.agg(f.avg("lat"), f.count("*")).collect()[0]
+    middle, total, span, side = points.agg(
+        f.avg("lat"), f.count("*"), f.max("lon") - f.min("lon"), f.avg(f.cos(f.radians("lon")))
+    ).collect()[0]
     if middle is None:
         raise DatasetError(
             "there are no points to cluster: no pick-up and no stay was found; "
@@ -79,7 +82,10 @@ def _projected(points: DataFrame) -> tuple[DataFrame, float, int]:
         )
     # Rounded: the last digits of a mean depend on the order in which Spark adds.
     east = METRES_PER_DEGREE * max(math.cos(math.radians(round(float(middle), 6))), 0.01)
-    x, y = f.col("lon") * east, f.col("lat") * METRES_PER_DEGREE
+    lon = f.col("lon")
+    if span > 180 and side < 0:  # on both sides of the antimeridian: go on beyond 180 there
+        lon = f.when(lon < 0, lon + 360).otherwise(lon)
+    x, y = lon * east, f.col("lat") * METRES_PER_DEGREE
     return points.select("lon", "lat", x.alias("x"), y.alias("y")), east, total
 
 
