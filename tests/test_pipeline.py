@@ -174,6 +174,12 @@ class TestRefused:
         assert "was not written by a nearcast pipeline" in text
         assert (tmp_path / "thesis.tex").exists()
 
+    def test_traces_that_a_stage_would_replace(self, finished, spark):
+        out, _ = finished
+        code, text = run("all", str(out / "fixes"), "--out", str(out))
+        assert code == 2
+        assert "lies in --out" in " ".join(text.split())
+
     def test_a_full_disk(self, spark, traces: Path, tmp_path: Path, monkeypatch):
         monkeypatch.setattr(Folder, "free_bytes", lambda _: 1000)
         code, text = run("prepare", str(traces), "--out", str(tmp_path / "o"))
@@ -203,6 +209,9 @@ class TestRefused:
             (["all", "{traces}", "--out", "{out}", "--gap", "0"], "gap_s"),
             (["all", "{traces}", "--out", "{out}", "--index", "scna"], "did you mean 'scan'"),
             (["all", "{traces}/nowhere", "--out", "{out}"], "does not exist"),
+            (["all", "{traces}", "--out", "{out}", "--plan", "fast"], "give one of auto"),
+            (["all", "{traces}", "--out", "{out}", "--time-zone", "Mars"], "time_zone"),
+            (["all", "{traces}", "--out", "{out}", "--events", "{traces}"], "events.id"),
             (["match", "--out", "{out}", "--events", "{out}/e"], "does not exist or holds no"),
             (["tune", "--out", "{out}"], "not finished"),
         ],

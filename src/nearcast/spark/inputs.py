@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from nearcast.errors import DatasetError
 from nearcast.spark.folders import File, Folder
 
-__all__ = ["FIELDS", "Format", "Inputs", "find_inputs"]
+__all__ = ["FIELDS", "Format", "Inputs", "find_inputs", "parquet_schema"]
 
 Format: TypeAlias = Literal["parquet", "csv", "geojson", "geojsonl", "mf-json"]
 
@@ -156,7 +156,7 @@ def _parquet(files: list[File], given: Mapping[str, str]) -> Inputs:
     groups: dict[tuple[Any, ...], list[File]] = {}
     columns: dict[str, str] = {}
     for file in files:
-        schema = _parquet_schema(file)
+        schema = parquet_schema(file)
         mine = _matched(schema.names, given, file.path)
         if columns and mine != columns:
             raise DatasetError(
@@ -173,7 +173,8 @@ def _listed(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{ours}={theirs}" for ours, theirs in columns.items())
 
 
-def _parquet_schema(file: File) -> Any:
+def parquet_schema(file: File) -> Any:
+    """The columns that a file's footer names; DatasetError if it is no Parquet, or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -10,16 +10,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pyspark.sql import functions as f
 
 from nearcast.errors import DatasetError, ValidationError
 from nearcast.index import registry
 from nearcast.spark.folders import Folder
-from nearcast.spark.inputs import Format, Inputs, find_inputs
+from nearcast.spark.inputs import Format, Inputs, find_inputs, parquet_schema
 from nearcast.spark.match import MOST_BYTES, explain, match
+from nearcast.spark.plans import Kind
 from nearcast.spark.prepare import Preparation, preparation_stages
+from nearcast.spark.schemas import event_names, subscription_names
 from nearcast.spark.stages import Listener, Stage, StageReport, Workspace
 from nearcast.spark.tune import tune
 
@@ -123,6 +125,9 @@ class Pipeline:
             raise ValidationError("job", job, f"give one of {', '.join([*_JOBS, 'all'])}")
         if self.index != "auto":
             registry.require(self.index, subscriptions=True)
+        kinds = ("auto", *get_args(Kind))
+        if self.plan not in kinds:
+            raise ValidationError("plan", self.plan, f"give one of {', '.join(kinds)}")
         stages: list[Stage] = []
         needed = 0
         if job in ("prepare", "all"):
@@ -140,7 +145,14 @@ class Pipeline:
     def _inputs(self) -> Inputs:
         if not self.traces:
             raise DatasetError("which traces? give files or folders, or --dry-run a finished --out")
-        return find_inputs(self.traces, self.format, self.columns)
+        inputs = find_inputs(self.traces, self.format, self.columns)
+        out = f"{Folder(self.out)}/"
+        inside = next((file.path for file in inputs.files if file.path.startswith(out)), None)
+        if inside is not None:
+            raise DatasetError(
+                f"{inside} lies in --out, where stages replace what is there; give another --out"
+            )
+        return inputs
 
     def _source(self, space: Workspace, side: str) -> tuple[str, dict[str, Any], list[str]]:
         """Path, settings and earlier stages of one side."""
@@ -150,6 +162,10 @@ class Pipeline:
         files = Folder(given).files()
         if not files:
             raise DatasetError(f"{given} does not exist or holds no files; give --{side} a path")
+        for file in files:
+            parquet_schema(file)
+        frame = self.spark.read.parquet(given)
+        _ = event_names(frame) if side == "events" else subscription_names(frame)
         return given, {side: [[x.path, x.size, x.changed_ns] for x in files]}, []
 
     def _tuning(self, space: Workspace) -> Stage:
@@ -176,14 +192,12 @@ class Pipeline:
 
         def work(folder: Folder) -> tuple[int, Mapping[str, Any]]:
             read = self.spark.read.parquet
-            index, options = self.index, {}
+            tuning = None
             if tuned:
                 tuning = json.loads((space.folder("tuning") / "tuning.json").read_text() or "{}")
-                options = {"tuning": tuning}
-                index = tuning["index"] if index == "auto" else index
             matches = match(
-                read(events), read(subscriptions), index=index, plan=self.plan,
-                most_bytes=self.most_bytes, options=options,
+                read(events), read(subscriptions), index=self.index, plan=self.plan,
+                most_bytes=self.most_bytes, tuning=tuning,
             )  # fmt: skip
             plan = explain(matches)
             matches.write.parquet(folder.path)

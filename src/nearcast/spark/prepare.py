@@ -6,6 +6,7 @@ fixes, rejects ─▶ points ─▶ areas ─▶ events
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -60,6 +61,7 @@ class Preparation:
             _require(value is None or value >= 1, name, value, "give a whole number ≥ 1")
         _require(self.seed >= 0, "seed", self.seed, "give a whole number ≥ 0")
         _require(0 <= self.max_rejects <= 1, "max_rejects", self.max_rejects, "give 0 … 1")
+        _require(_is_zone(self.time_zone), "time_zone", self.time_zone, "give e.g. Europe/Zurich")
         choices = ("auto", "pick-ups", "stays")
         _require(self.points in choices, "points", self.points, f"give one of {choices}")
         kinds = get_args(Attributes)
@@ -68,6 +70,18 @@ class Preparation:
     def only(self, *names: str) -> dict[str, Any]:
         """Some of the settings by name: what a stage depends on."""
         return {name: value for name, value in asdict(self).items() if name in names}
+
+
+def _is_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    if re.fullmatch(r"[+-]\d{2}:\d{2}", name):
+        return True
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        return False
+    return True
 
 
 def _require(holds: bool, name: str, value: object, remedy: str) -> None:
