@@ -11,7 +11,23 @@ from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError
 from nearcast.matcher.bulk import string_bytes
 from nearcast.matcher.ids import IdTable
 
-ODD = ["a", "ab", "b", "\0", "a\0", "a\0b", "é", "日本", "🙂", " ", "\n", "a" * 300, "\x7f", "�"]
+ODD = [
+    "",
+    "a",
+    "ab",
+    "b",
+    "\0",
+    "a\0",
+    "a\0b",
+    "é",
+    "日本",
+    "🙂",
+    " ",
+    "\n",
+    "a" * 300,
+    "\x7f",
+    "�",
+]
 
 
 def table() -> IdTable:

@@ -53,13 +53,17 @@ def ends(rng, n, kind):
         both = np.array([low, low + 1e-3 * rng.random(n)])
     else:
         both = np.sort(rng.random((2, n)), axis=0)
+    if kind == "hollow":  # some hold nothing
+        swapped = rng.random(n) < 0.2
+        both[:, swapped] = both[::-1, swapped]
+        both[0, rng.random(n) < 0.2] = NAN
     if kind != "points":
         both[0, rng.random(n) < 0.1] = -INF
         both[1, rng.random(n) < 0.1] = INF
     return both[0].copy(), both[1].copy()
 
 
-KINDS = ("even", "grid", "points", "tails", "huge", "tiny", "narrow")
+KINDS = ("even", "grid", "points", "tails", "huge", "tiny", "narrow", "hollow")
 
 
 class World:
@@ -525,6 +529,51 @@ def test_removed_rows_may_be_unknown_or_gone():
     for row in rows.tolist():
         w.clauses.release(row)
     w.check()
+    w.index.remove_clauses(np.array([50_000_000], np.int32))
+    w.index.remove_events(np.array([50_000_000], np.int32))
+    w.check()
+
+
+def test_a_batch_without_events():
+    w = World()
+    w.add(50)
+    assert w.check(batch=points([], 5)) == 0
+
+
+def test_tiles_that_are_left_behind_are_given_up(monkeypatch):
+    monkeypatch.setattr("nearcast.index.pivot.tree._FEW_TILES", 4)
+    w = World("even", columns=2, most=2)
+    for step in range(160):  # what comes is ever higher, what goes is the lowest
+        at = step + np.arange(64) / 64
+        w.add(0, intervals([0] * 64, at, at + 1))
+        w.add_events(0, points(np.repeat(at, 2), 2))
+        if step >= 8:
+            rows = w.clauses.live_rows()[:64]
+            w.index.remove_clauses(rows)
+            for row in rows.tolist():
+                w.clauses.release(row)
+            rows = w.events.live_rows()[:64]
+            w.index.remove_events(rows)
+            for row in rows.tolist():
+                w.events.release(row)
+    assert w.index._events._used <= 12
+    assert len(w.index._clauses._spare) <= 2
+    assert w.check(batch=points(np.repeat(np.arange(150, 160) + 0.5, 2), 2)) > 0
+    w.check_subscriptions()
+
+
+def test_columns_of_live_events_are_looked_at_as_their_number_doubles(monkeypatch):
+    w = World("even", columns=40, most=40)
+    side = w.index._events
+    for _ in range(3):
+        w.add_events(50)  # never a power of two
+    assert side._columns.size == 24
+    built = []
+    monkeypatch.setattr(side, "_build", built.append)
+    for _ in range(3):
+        w.remove_events(0.2)
+        w.add_events_each(30)
+    assert not built
 
 
 def test_memory_is_counted_and_bounded():
@@ -615,3 +664,36 @@ def test_a_list_that_outgrows_its_span_leaves_it_to_the_next():
     lists = w.index._words._lists
     assert int(lists.used[0]) < 20 * (16 + 16) + 64
     assert w.check(30) > 0
+
+
+def boxes_with_a_word(low, high, word):
+    """Clauses on two columns, all of which want one word."""
+    n = len(low)
+    attr = np.tile([0, 1], n)
+    batch = intervals(attr, np.ravel(low), np.ravel(high), per_row=2)
+    return batch._replace(word_start=np.arange(n + 1), word=np.full(n, word, np.int32))
+
+
+def test_only_entries_of_blocks_that_are_looked_into_are_counted():
+    w = Wordy("even", columns=2, most=2)
+    low = np.array([[0.25, 0.0]] * 128 + [[0.0, 0.0]] * 128)
+    high = np.array([[0.3, 1.0]] * 128 + [[1.0, 1.0]] * 128)
+    w.add(0, boxes_with_a_word(low, high, 3))
+    event = points([[0.5, 0.5]], 2)._replace(word_start=np.array([0, 1]), word=np.array([3], "i4"))
+    counters = new_counters()
+    assert w.index.match_events(event, counters)[1].size == 128
+    assert counters[:3].tolist() == [2, 128, 128]
+
+
+def test_the_dead_of_a_list_stay_until_they_are_many_or_in_the_way():
+    w = Wordy("even", columns=2, most=2)
+    low = w.rng.random((3000, 2)) * 0.5
+    w.add(0, boxes_with_a_word(low, low + 0.3, 7))
+    w.remove(0.4)
+    lists = w.index._words._lists
+    assert (lists.dead[7], lists.head[7, 1], lists.head[7, 3]) == (1200, 3000, 4096)
+    w.check()
+    w.add(0, boxes_with_a_word(low[:1200], low[:1200] + 0.3, 7))
+    lists = w.index._words._lists
+    assert (lists.dead[7], lists.head[7, 1], lists.head[7, 3]) == (0, 3000, 4096)
+    assert w.check() > 0

@@ -143,7 +143,7 @@ def gather(blob, start, length, slots):
             o = offsets[i]
             for k in range(offsets[i + 1] - o):
                 data[o + k] = blob[s + k]
-    offsets[0] = touched & 0  # or nothing would be read ahead
+    begin[0] = touched  # somewhere: what is not used, the compiler would not read
     return offsets, data
 
 
@@ -164,8 +164,10 @@ def gather_lines(blob, start, length, slots):
         total += size[i] + 1
     touched = 0
     for i in range(n):
-        touched += blob[begin[i]]
-    out = np.zeros(max(total - 1, touched & 0), np.uint8)
+        touched += blob[begin[i]] if size[i] > 0 else 0
+    sink = np.empty(1, np.int64)
+    sink[0] = touched  # see gather
+    out = np.zeros(max(total - 1, 0), np.uint8)
     at = 0
     for i in range(n):
         s = begin[i]

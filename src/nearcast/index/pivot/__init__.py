@@ -7,7 +7,8 @@ few cache lines decide on many members at once. Broad clauses, which so many eve
 satisfy that no path leads past them, are kept in a DI-Tree, whose cost does not depend on
 how many match. Single additions and removals change tiles in place, without a write
 buffer. What does take its time while matches wait: planning the tree afresh for an addition
-larger than what is there, and the DI-Tree when its broad clauses have doubled.
+larger than what is there, or because most places of its tiles have been left; and the
+DI-Tree when its broad clauses have doubled.
 """
 
 from __future__ import annotations

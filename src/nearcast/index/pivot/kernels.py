@@ -323,8 +323,8 @@ def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
         node = kid if middle <= t.at[node] else kid + 1
         if t.attr[node] < 0:  # empty until now
             t.attr[node] = column
-            t.low[node] = c_low[k]
-            t.high[node] = c_high[k]
+            t.low[node] = np.inf
+            t.high[node] = -np.inf
         t.low[node] = min(t.low[node], c_low[k])
         t.high[node] = max(t.high[node], c_high[k])
 
@@ -343,9 +343,9 @@ def free_position(alive, tile):
 def remove(alive, live, where, rows):
     """Take rows out: their bit in `alive` is cleared, the rest is left for the next comer."""
     for row in rows:
-        place = where[row]
-        if place < 0:
+        if row >= where.size or where[row] < 0:  # never came, or is gone
             continue
+        place = where[row]
         tile = place // TILE
         position = place % TILE
         alive[tile, position >> 6] &= ~(ONE << np.uint64(position & 63))

@@ -70,6 +70,8 @@ def _empty_tree() -> Nodes:
 
 #: Rows that one core plans alone, and the branches that others are cut into.
 _ALONE, _BRANCHES = 65_536, 6
+#: Tiles that may come before it is asked whether they are filled.
+_FEW_TILES = 64
 
 
 def _nodes_for(rows: int) -> int:
@@ -97,6 +99,8 @@ class TileTree(ABC):
         self._tiles: Any = table
         self._used = 0
         """Tiles ever used."""
+        self._looked = 0
+        """How many those were when it was last asked whether they are filled."""
 
     # -- what a subclass says --------------------------------------------------
 
@@ -138,6 +142,19 @@ class TileTree(ABC):
             self._build(np.concatenate([here, rows]))
         else:
             self._insert(rows, kernels.MAIN)
+            self._condense()
+
+    def _condense(self) -> None:
+        """Plan anew where tiles are mostly empty; asked when their number has doubled.
+
+        Tiles do not merge: where those that come are ever higher on some column, and those
+        that go are the lowest, tiles would be left behind without end.
+        """
+        if self._used <= 2 * self._looked + _FEW_TILES:
+            return
+        self._looked = self._used
+        if 4 * int(self._tiles.live[: self._used].sum()) < self._used * kernels.TILE:
+            self._build(self._rows())
 
     def _rows(self) -> Rows:
         """The rows that are here."""
@@ -156,6 +173,7 @@ class TileTree(ABC):
             self._plant(kernels.ODD, odd, keep_odd=True)
         used = int(self._nodes.used[0])
         self._nodes = _resized(self._nodes, lambda array: array[:used].copy())
+        self._looked = self._used
 
     def _plant(self, node: int, rows: Rows, *, keep_odd: bool) -> Rows:
         """Make a subtree of rows at a node; returns the odd ones left out."""
@@ -271,7 +289,8 @@ class TileTree(ABC):
                 held = {int(s.attr[k]): (float(s.low[k]), float(s.high[k])) for k in run}
                 for column, (low, high) in path.items():
                     own = held[column]
-                    assert low <= own[0] <= own[1] <= high or own[0] != own[0]  # NaN: no matter
+                    hollow = not own[0] <= own[1]  # holds nothing: no matter where
+                    assert hollow or low <= own[0] <= own[1] <= high
         return found
 
 

@@ -654,7 +654,7 @@ def match_events(c, nodes, t, batch, counters):
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     start, attr, value = batch.start, batch.attr, batch.value
     total = start.size - 1
-    chunk = max(16, min(1024, (1 << 21) // max(1, batch.columns)))
+    chunk = min(total, max(16, min(1024, (1 << 21) // max(1, batch.columns))))
     most = dim_attr.shape[1]
     mask = np.empty(WORDS, np.uint64)
     q = np.empty((chunk, most), np.int64)
@@ -672,7 +672,7 @@ def match_events(c, nodes, t, batch, counters):
     stack = np.empty((512, 3), np.int64)
     lists = np.empty(8 * chunk, np.int32)
     dense = np.full((chunk, batch.columns), np.nan)
-    for first in range(0, total, chunk):
+    for first in range(0, total, max(1, chunk)):
         size = min(chunk, total - first)
         for e in range(size):
             for k in range(start[first + e], start[first + e + 1]):

@@ -16,6 +16,8 @@ from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 __all__ = ["EventTiles", "Tiles"]
 
 _MOST_DIMS = 24
+#: Events up to which it is asked whether they have brought columns without codes.
+_FEW = 131_072
 # A subscription's region covers little of the map, its other intervals much of a domain.
 _REACH = np.array([0.03, 0.03, 0.35])
 
@@ -67,6 +69,8 @@ class EventTiles(TileTree):
         super().__init__(events, _no_tiles(self._columns.size))
         self._events = events
         self._free: list[int] = []
+        self._asked = 32
+        """How many events there were when columns were last looked at."""
 
     def _intervals(self) -> Intervals:
         t = self._events.table
@@ -130,18 +134,20 @@ class EventTiles(TileTree):
     def add_events(self, rows: Rows) -> None:
         """Add event rows."""
         self._add(rows)
-        here = int(self._tiles.live[: self._used].sum()) if rows.size else 0
-        if rows.size and self._outgrown(here):
+        if self._outgrown(len(self._events)):
             self._build(self._rows())
 
     def _outgrown(self, here: int) -> bool:
         """Whether events that came one at a time have brought columns without codes.
 
-        Asked while there are few, at sizes that double: a rebuild costs microseconds an event.
+        Asked while there are few, when their number has doubled: a rebuild costs
+        microseconds an event.
         """
-        if here & (here - 1) or not 64 <= here <= 65_536:
+        if here < 2 * self._asked or here > _FEW:
             return False
-        return int(np.count_nonzero(self._events.column_counts())) > self._columns.size
+        self._asked = here
+        columns = int(np.count_nonzero(self._events.column_counts()))
+        return min(columns, _MOST_DIMS) > self._columns.size
 
     def remove_events(self, rows: Rows) -> None:
         """Forget event rows."""

@@ -149,7 +149,7 @@ def match_clause(
     rest = False
     for k in range(c0, c1):
         a = c_attr[k]
-        if a >= columns:  # a column that no live event has
+        if a >= columns or not c_low[k] <= c_high[k]:  # a column that no live event has
             return np.empty(0, np.int32)
         wanted[a] = 1
         wanted_low[a] = c_low[k]

@@ -238,6 +238,11 @@ def make_room(t, words, coming):
     """Give the lists of some words spans for what is coming; the pool must have the places."""
     for i in range(words.size):
         word = words[i]
+        if (
+            t.head[word, LENGTH] + coming[i] > t.head[word, ROOM]
+            and 4 * t.dead[word] > t.head[word, LENGTH]
+        ):
+            put_in_order(t, word)  # the dead make room
         length = t.head[word, LENGTH]
         if length + coming[i] <= t.head[word, ROOM]:
             continue
@@ -270,8 +275,12 @@ def insert_many(c, t, rows):
         entry_box[k, 2], entry_box[k, 3] = np.inf, np.inf
         if predicates >= 2 and c_attr[k0] == 0 and c_attr[k0 + 1] == 1:
             for j in range(2):
-                entry_box[k, j] = _below(c_low[k0 + j])
-                entry_box[k, 2 + j] = _above(c_high[k0 + j])
+                if c_low[k0 + j] <= c_high[k0 + j]:
+                    entry_box[k, j] = _below(c_low[k0 + j])
+                    entry_box[k, 2 + j] = _above(c_high[k0 + j])
+                else:  # holds nothing, and a NaN would spoil the hulls of others
+                    entry_box[k, j] = np.inf
+                    entry_box[k, 2 + j] = -np.inf
             predicates -= 2
         if predicates > 0:
             signature |= MORE_PREDICATES
@@ -302,7 +311,7 @@ def remove(t, rows):
         t.box[k, 0], t.box[k, 2] = np.inf, -np.inf
         t.home[row] = -1
         t.dead[word] += 1
-        if 2 * t.dead[word] > t.head[word, LENGTH] or t.dead[word] > 256:
+        if 2 * t.dead[word] > t.head[word, LENGTH]:
             put_in_order(t, word)
 
 
@@ -327,6 +336,7 @@ def match(c, t, batch, first, stop, counters):
     out = np.empty(1024, np.int32)
     events = np.empty(1024, np.int32)
     ahead = np.empty(64, np.int64)
+    sink = np.empty(1)
     touched = 0.0
     m = 0
     candidates = 0
@@ -411,6 +421,7 @@ def match(c, t, batch, first, stop, counters):
         for k in range(start[e], start[e + 1]):
             dense[attr[k]] = np.nan
         counters[0] += w1 - w0
-    counters[1] += candidates + np.int64(touched == 0.5)  # never: or nothing would be read ahead
+    sink[0] = touched  # or nothing would be read ahead
+    counters[1] += candidates
     counters[2] += m
     return events[:m], out[:m]
