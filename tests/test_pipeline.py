@@ -211,7 +211,7 @@ class TestRefused:
             (["all", "{traces}/nowhere", "--out", "{out}"], "does not exist"),
             (["all", "{traces}", "--out", "{out}", "--plan", "fast"], "give one of auto"),
             (["all", "{traces}", "--out", "{out}", "--time-zone", "Mars"], "time_zone"),
-            (["all", "{traces}", "--out", "{out}", "--events", "{traces}"], "events.id"),
+            (["all", "{traces}", "--out", "{out}", "--subscriptions", "{traces}"], "radius_m"),
             (["match", "--out", "{out}", "--events", "{out}/e"], "does not exist or holds no"),
             (["tune", "--out", "{out}"], "not finished"),
         ],
