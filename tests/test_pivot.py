@@ -697,3 +697,23 @@ def test_the_dead_of_a_list_stay_until_they_are_many_or_in_the_way():
     lists = w.index._words._lists
     assert (lists.dead[7], lists.head[7, 1], lists.head[7, 3]) == (0, 3000, 4096)
     assert w.check() > 0
+
+
+def test_what_comes_to_a_long_list_is_ordered_in_pieces():
+    w = Wordy("even", columns=2, most=2)
+    low = w.rng.random((9000, 2)) * 0.9
+    w.add(0, boxes_with_a_word(low[:6000], low[:6000] + 0.1, 7))
+    heads = []
+    for first in range(6000, 7800, 300):
+        w.add(0, boxes_with_a_word(low[first : first + 300], low[first : first + 300] + 0.1, 7))
+        w.remove(0.01)
+        heads.append(w.index._words._lists.head[7].tolist())
+    ordered, together = [head[2] for head in heads], [head[4] for head in heads]
+    assert max(ordered) >= 7000
+    assert all(head[1] - head[2] < 1024 + 300 for head in heads)
+    assert set(together) == {6000}
+    matches = w.check()
+    w.add(0, boxes_with_a_word(low[7800:], low[7800:] + 0.1, 7))
+    head = w.index._words._lists.head[7].tolist()
+    assert head[2] == head[4] > 8000
+    assert matches + w.check() > 0

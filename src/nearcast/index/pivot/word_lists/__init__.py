@@ -25,7 +25,8 @@ class Lists(NamedTuple):
 
     # By word.
     head: I8
-    """(word, 4): start in the pool, length, entries in order at the front, room."""
+    """(word, 5): start in the pool, length, entries in order at the front, room, and how many
+    of those entries were ordered together."""
     dead: I4
     frequency: I4
     """Clauses here that have the word, wherever they stand."""
@@ -50,7 +51,7 @@ class Lists(NamedTuple):
 
 def _no_lists() -> Lists:
     return Lists(
-        head=np.zeros((0, 4), np.int64),
+        head=np.zeros((0, 5), np.int64),
         dead=np.zeros(0, np.int32),
         frequency=np.zeros(0, np.int32),
         row=np.empty(0, np.int32),
@@ -162,7 +163,7 @@ class WordLists:
             words = self._clauses.words(row)
             frequency[words] += 1
             assert t.home[row] in words
-            start, length, ordered, _ = t.head[t.home[row]].tolist()
+            start, length, ordered, _, _ = t.head[t.home[row]].tolist()
             at = int(t.where[row]) - start
             assert 0 <= at < length
             if at < ordered:

@@ -5,7 +5,8 @@ lists than it has words, and seldom at a long one. An entry carries what decides
 events without a look elsewhere: its place as four float32, rounded outwards, and a
 signature, one bit a word. A list of more than a few blocks of 16 is kept in Z-order of the
 places, with the hull of every block and of every 16 blocks: an event skips what is elsewhere. What
-came since the last ordering stands behind the ordered part, and is looked at one by one.
+came since the last ordering stands behind the ordered part: pieces of 1024 ordered by
+themselves, and fewer than that which are looked at one by one.
 
 Lists lie in one pool, in spans of powers of two. A list that outgrows its span moves; the
 span serves the next list of that size.
@@ -23,9 +24,11 @@ BLOCK = 16
 GROUP = 16 * BLOCK
 #: Entries from which on a list is ordered by place.
 LONG = 2 * BLOCK
+#: Entries behind the ordered part that are worth an order of their own.
+PIECE = 4 * GROUP
 ONE = np.uint64(1)
 #: What the head of a list says.
-START, LENGTH, ORDERED, ROOM = 0, 1, 2, 3
+START, LENGTH, ORDERED, ROOM, WHOLE = 0, 1, 2, 3, 4
 #: Set in a signature: words or predicates remain that an entry cannot decide.
 MORE_WORDS = ONE << np.uint64(62)
 MORE_PREDICATES = ONE << np.uint64(63)
@@ -146,6 +149,39 @@ def _apart(box, i, x_below, x_above, y_below, y_above):
 
 
 @kernel
+def _order_from(t, word, first):
+    """Order the entries of a list by place from the block at `first` on."""
+    start, stop = t.head[word, START] + first, t.head[word, START] + t.head[word, LENGTH]
+    n = stop - start
+    xmin, ymin, xmax, ymax = np.inf, np.inf, -np.inf, -np.inf
+    for i in range(start, stop):
+        x, y = t.box[i, 0] + t.box[i, 2], t.box[i, 1] + t.box[i, 3]
+        if np.isfinite(x) and np.isfinite(y):
+            xmin, xmax = min(xmin, 0.5 * x), max(xmax, 0.5 * x)
+            ymin, ymax = min(ymin, 0.5 * y), max(ymax, 0.5 * y)
+    keys = np.empty(n, np.int64)
+    for i in range(n):
+        k = start + i
+        x = _z_order(t.box[k, 0], t.box[k, 2], xmin, xmax)
+        keys[i] = _spread(x) | (_spread(_z_order(t.box[k, 1], t.box[k, 3], ymin, ymax)) << 1)
+    order = np.argsort(keys)
+    rows = t.row[start:stop][order]
+    signatures = t.signature[start:stop][order]
+    boxes = t.box[start:stop][order]
+    t.row[start:stop] = rows
+    t.signature[start:stop] = signatures
+    t.box[start:stop] = boxes
+    for i in range(start, stop):
+        if t.row[i] >= 0:
+            t.where[t.row[i]] = i
+    t.head[word, ORDERED] = t.head[word, LENGTH] // BLOCK * BLOCK
+    for b in range(start // BLOCK, stop // BLOCK):
+        _hull_of(t.box, b * BLOCK, (b + 1) * BLOCK, t.hull, b)
+    for g in range(start // GROUP, stop // GROUP):
+        _hull_of(t.hull, g * GROUP // BLOCK, (g + 1) * GROUP // BLOCK, t.group, g)
+
+
+@kernel
 def put_in_order(t, word):
     """Drop the dead of a list, and order a long one by place."""
     start = t.head[word, START]
@@ -156,36 +192,14 @@ def put_in_order(t, word):
             t.signature[start + n] = t.signature[i]
             for j in range(4):
                 t.box[start + n, j] = t.box[i, j]
+            t.where[t.row[i]] = start + n
             n += 1
     t.head[word, LENGTH] = n
     t.dead[word] = 0
     t.head[word, ORDERED] = 0
     if n >= LONG:
-        xmin, ymin, xmax, ymax = np.inf, np.inf, -np.inf, -np.inf
-        for i in range(start, start + n):
-            x, y = t.box[i, 0] + t.box[i, 2], t.box[i, 1] + t.box[i, 3]
-            if np.isfinite(x) and np.isfinite(y):
-                xmin, xmax = min(xmin, 0.5 * x), max(xmax, 0.5 * x)
-                ymin, ymax = min(ymin, 0.5 * y), max(ymax, 0.5 * y)
-        keys = np.empty(n, np.int64)
-        for i in range(n):
-            k = start + i
-            x = _z_order(t.box[k, 0], t.box[k, 2], xmin, xmax)
-            keys[i] = _spread(x) | (_spread(_z_order(t.box[k, 1], t.box[k, 3], ymin, ymax)) << 1)
-        order = np.argsort(keys)
-        rows = t.row[start : start + n][order]
-        signatures = t.signature[start : start + n][order]
-        boxes = t.box[start : start + n][order]
-        t.row[start : start + n] = rows
-        t.signature[start : start + n] = signatures
-        t.box[start : start + n] = boxes
-        t.head[word, ORDERED] = n // BLOCK * BLOCK
-        for b in range(start // BLOCK, (start + n) // BLOCK):
-            _hull_of(t.box, b * BLOCK, (b + 1) * BLOCK, t.hull, b)
-        for g in range(start // GROUP, (start + n) // GROUP):
-            _hull_of(t.hull, g * GROUP // BLOCK, (g + 1) * GROUP // BLOCK, t.group, g)
-    for i in range(start, start + n):
-        t.where[t.row[i]] = i
+        _order_from(t, word, 0)
+    t.head[word, WHOLE] = t.head[word, ORDERED]
 
 
 @kernel
@@ -292,11 +306,17 @@ def insert_many(c, t, rows):
 
 @kernel
 def order_some(t, words):
-    """Put those lists in order that have much behind their ordered part."""
+    """Put those lists in order that have much behind their ordered part.
+
+    All of a list is ordered when a quarter of it has come since; in a longer one, a piece
+    that has come is first ordered by itself.
+    """
     for word in words:
-        tail = t.head[word, LENGTH] - t.head[word, ORDERED]
-        if tail >= LONG and 4 * tail > t.head[word, LENGTH]:
+        new = t.head[word, LENGTH] - t.head[word, WHOLE]
+        if new >= LONG and 4 * new > t.head[word, LENGTH]:
             put_in_order(t, word)
+        elif t.head[word, LENGTH] - t.head[word, ORDERED] >= PIECE:
+            _order_from(t, word, t.head[word, ORDERED])
 
 
 @kernel
