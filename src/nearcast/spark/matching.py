@@ -251,8 +251,12 @@ def _read(path: str, spark: SparkSession | None) -> tuple[DataFrame, list[str]]:
     try:
         frame = (session() if spark is None else spark).read.parquet(path)
         return frame, frame.inputFiles()
-    except PySparkException as error:
-        reason = str(error).partition("\n")[0]
+    except Exception as error:
+        # A damaged footer comes as Java's own error, not as one of PySpark's.
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
+            raise
+        said = str(getattr(error, "java_exception", error))
+        reason = said.strip().partition("\n")[0]
         raise ValidationError("events", path, f"give Parquet files ({reason})") from None
 
 
