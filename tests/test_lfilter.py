@@ -403,6 +403,19 @@ def test_one_by_one_gives_few_layers_and_the_same_answers(index: str):
     assert matcher.match_event(message) == oracle.match_event(many[600:], message, "planar")
 
 
+def test_layers_that_lose_rows_together_are_built_again_together():
+    matcher = Matcher("mbr-trie", few=1)
+    ends = [None] * 4 + [1, None, 1]
+    for size, first in ((4, 0), (1, 4), (2, 5)):
+        some = range(first, first + size)
+        new = [Subscription(id=f"s{i}", keywords={f"w{i}"}, expires=ends[i]) for i in some]
+        matcher.add_subscriptions(new)
+    matcher.expire(1)
+    matcher.check_invariants()
+    event = Event(id="e", keywords={f"w{i}" for i in range(7)})
+    assert matcher.match_event(event) == ["s0", "s1", "s2", "s3", "s5"]
+
+
 def test_mx_cif_stores_each_clause_once_and_leaves_several_times():
     table = workload("lf", seed=3, space="planar", vocabulary=2000).subscription_table(2000)
     sizes = {}

@@ -50,6 +50,11 @@ class Layer:
         """Entries, the removed ones included."""
         return int(self.entries.row.size)
 
+    @property
+    def hollow(self) -> bool:
+        """Whether more than a quarter is gone."""
+        return self.dead * 4 > self.size
+
     def live(self) -> Rows:
         """The rows that were not removed."""
         row = self.entries.row
@@ -171,12 +176,15 @@ class Layered(ABC):
         self._layer_of[rows] = -1
         if (serials == 0).any():
             self._fresh = self._fresh[self._layer_of[self._fresh] == 0]
-        for serial in np.unique(serials[serials > 0]).tolist():
+        touched = np.unique(serials[serials > 0]).tolist()
+        for serial in touched:
             gone = rows[serials == serial]
             layer = self._layers[serial]
             layer.entries.row[self._at[gone]] = -1
             layer.dead += int(gone.size)
-            if layer.dead * 4 > layer.size:
+        for serial in touched:  # one that is built again may take others in
+            if serial in self._layers and self._layers[serial].hollow:
+                layer = self._layers[serial]
                 del self._layers[serial]
                 left = np.concatenate([layer.live(), self._fresh])
                 if left.size <= self._few:
@@ -240,7 +248,7 @@ class Layered(ABC):
         assert runs == sorted(runs), "entries are out of token-set order"
         live = np.flatnonzero(e.row >= 0)
         assert live.size == layer.size - layer.dead
-        assert layer.dead * 4 <= layer.size
+        assert not layer.hollow
         for i in live.tolist():
             row = int(e.row[i])
             assert (self._layer_of[row], self._at[row]) == (serial, i)
