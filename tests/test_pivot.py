@@ -74,6 +74,7 @@ class World:
         self.kind, self.columns, self.most = kind, columns, most
         self.clauses, self.events = ClauseStore(), EventStore()
         self.index = Pivot(self.clauses, self.events)
+        self.index._small = False  # tiles from the first clause on
         self.scan = Scan(self.clauses, self.events)
 
     # -- clauses ---------------------------------------------------------------
@@ -270,6 +271,28 @@ def test_any_order_of_changes_on_both_sides(kind, columns, seed, steps):
             w.remove_events(n / 600)
         w.check(6)
         w.check_subscriptions(6)
+
+
+def test_a_few_clauses_are_looked_through():
+    w = World("grid", columns=4, most=3)
+    w.index._small = True
+    empty = w.index.memory_bytes()
+    w.add(20)
+    w.add_each(20)
+    matches = w.check()
+    w.remove(0.5)
+    matches += w.check()
+    assert w.index.memory_bytes() < empty + 300
+    w.add_each(30)
+    matches += w.check()
+    assert w.tiles == 0
+    w.add(40)  # more than a few
+    assert w.tiles > 0
+    matches += w.check()
+    w.remove(1.0)
+    assert w.check() == 0
+    w.add_each(5)
+    assert matches + w.check() > 0
 
 
 # -- broad clauses ---------------------------------------------------------------
@@ -568,7 +591,7 @@ def test_columns_of_live_events_are_looked_at_as_their_number_doubles(monkeypatc
     for _ in range(3):
         w.add_events(50)  # never a power of two
     assert side._columns.size == 24
-    built = []
+    built: list[int] = []
     monkeypatch.setattr(side, "_build", built.append)
     for _ in range(3):
         w.remove_events(0.2)

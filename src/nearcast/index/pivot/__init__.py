@@ -39,6 +39,9 @@ __all__ = ["Pivot"]
 _BROAD = 0.05
 #: Broad clauses in one addition from which on a second structure is worth its call.
 _ENOUGH = 4096
+#: Clauses that are looked through one by one before there are tiles: a shelf has room for
+#: thousands, a megabyte of it.
+_FEW = 64
 
 
 class Pivot:
@@ -46,6 +49,10 @@ class Pivot:
 
     def __init__(self, clauses: ClauseStore, events: EventStore) -> None:
         self._store = clauses
+        self._few: Rows = np.empty(0, np.int32)
+        """The first clauses, while there are no more than a few."""
+        self._small = True
+        """Whether there are no tiles yet."""
         self._clauses = ClauseTiles(clauses)
         self._words = WordLists(clauses)
         self._broad: DITree | None = None
@@ -67,6 +74,12 @@ class Pivot:
             self._add_wordless(rows)
 
     def _add_wordless(self, rows: Rows) -> None:
+        if self._small:
+            rows = np.concatenate([self._few, rows])
+            self._small = rows.size <= _FEW
+            self._few = rows if self._small else rows[:0]
+            if self._small:
+                return
         if self._broad is None and rows.size < _ENOUGH:
             self._clauses.add_clauses(rows)
             return
@@ -102,6 +115,9 @@ class Pivot:
         if wordy.any():
             self._words.remove_clauses(rows[wordy])
             rows = rows[~wordy]
+        if self._small:
+            self._few = self._few[~np.isin(self._few, rows)]
+            return
         if self._broad is None:
             self._clauses.remove_clauses(rows)
             return
@@ -114,7 +130,10 @@ class Pivot:
 
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """The clause rows that want event `at`."""
-        found = self._clauses.match_event(batch, at, counters)
+        if self._small:
+            found = self._look_through(batch, at, at + 1, counters)[1]
+        else:
+            found = self._clauses.match_event(batch, at, counters)
         if self._broad is not None:
             found = np.concatenate([found, self._broad.match_event(batch, at, counters)])
         if batch.word.size and len(self._words):
@@ -124,11 +143,22 @@ class Pivot:
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """(event numbers, clause rows): the events of a batch share each tile they meet."""
-        found = self._clauses.match_events(batch, counters)
+        if self._small:
+            found = self._look_through(batch, 0, batch.size, counters)
+        else:
+            found = self._clauses.match_events(batch, counters)
         if self._broad is not None:
             found = _merged(found, self._broad.match_events(batch, counters))
         if batch.word.size and len(self._words):
             found = _merged(found, self._words.match(batch, 0, batch.size, counters))
+        return found
+
+    def _look_through(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
+        t = self._store.table
+        counters[0] += stop - first
+        found: Pairs = kernels.look_through(
+            t.start, t.count, t.attr, t.low, t.high, self._few, batch, first, stop, counters
+        )
         return found
 
     def add_events(self, rows: Rows) -> None:
@@ -146,7 +176,7 @@ class Pivot:
     def memory_bytes(self) -> int:
         """Bytes of all parts."""
         broad = 0 if self._broad is None else self._broad.memory_bytes()
-        own = int(self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
+        own = int(self._few.nbytes + self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
         parts = (self._clauses, self._words, self._events)
         return sum(part.memory_bytes() for part in parts) + broad + own
 
@@ -156,6 +186,9 @@ class Pivot:
         wordy = self._words.chosen(live)
         self._words.check_rows(live[wordy])
         live = live[~wordy]
+        if self._small:
+            assert np.array_equal(np.sort(self._few), live)
+            live = live[:0]
         if self._broad is not None:
             self._broad.check_invariants()
             flags = np.zeros(self._store.rows, bool)

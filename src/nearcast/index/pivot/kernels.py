@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.jit import kernel
+from nearcast.kernels.rows import event_satisfies
 
 TILE = 512
 WORDS = 8
@@ -408,3 +409,23 @@ def merged(events, rows, more_events, more_rows):
             out_events[k], out_rows[k] = more_events[j], more_rows[j]
             j += 1
     return out_events, out_rows
+
+
+@kernel
+def look_through(c_start, c_count, c_attr, c_low, c_high, rows, batch, first, stop, counters):
+    """(events counted from `first`, rows) by comparing each event with each of a few rows."""
+    start, attr, value = batch.start, batch.attr, batch.value
+    events = np.empty(rows.size * (stop - first), np.int32)
+    found = np.empty(events.size, np.int32)
+    n = 0
+    for e in range(first, stop):
+        for row in rows:
+            k0 = np.int64(c_start[row])
+            k1 = k0 + np.int64(c_count[row])
+            if event_satisfies(c_attr, c_low, c_high, k0, k1, attr, value, start[e], start[e + 1]):
+                events[n] = e - first
+                found[n] = row
+                n += 1
+    counters[1] += rows.size * (stop - first)
+    counters[2] += n
+    return events[:n], found[:n]
