@@ -109,8 +109,10 @@ def test_text_filters_words_and_bad_ones(spark):
 def test_other_columns_do_not_disturb_and_missing_ones_are_named(spark, sides):
     from nearcast.spark.profile import profile
 
-    given = [side.selectExpr("1 as first", "*", "'x' as note") for side in sides[:2]]
-    found = profile(*given, "planar")
+    events, subscriptions = (
+        side.selectExpr("1 as first", "*", "'x' as note") for side in sides[:2]
+    )
+    found = profile(events, subscriptions, "planar")
     assert (found.rejects, found.clauses, found.sampled_events) == (0, 1500, 700)
     assert found.places.shape == (700, 2)
     assert found.boxes.shape == (1500, 4)
