@@ -349,7 +349,7 @@ def test_what_does_not_fit_is_refused_before_anything_changes() -> None:
         lambda: matcher.add_events(pa.table({"id": [e.id for e in events]})),
         lambda: matcher.update_subscription(
             Subscription(id="s", region=Polygon(
-                (math.cos(k / 2000 * math.tau), math.sin(k / 2000 * math.tau)) for k in range(2000)
+                (math.cos(k / 5000 * math.tau), math.sin(k / 5000 * math.tau)) for k in range(5000)
             ))
         ),
     ):  # fmt: skip
