@@ -148,30 +148,42 @@ def gather(blob, start, length, slots):
 
 
 @kernel
-def gather_lines(blob, start, length, slots):
+def gather_lines(blob, places, slots):
     """The strings of many slots one after another, a zero byte between them.
 
     Places first, then one byte of each, then the rest: loads that do not wait for each
     other overlap: 400 random ids of a million took 2.7 times as long one after another.
+    Eight bytes are copied at once, beyond the end too, where the next ones go.
     """
     n = slots.size
     begin = np.empty(n, np.int64)
     size = np.empty(n, np.int64)
     total = 0
     for i in range(n):
-        begin[i] = start[slots[i]]
-        size[i] = length[slots[i]]
+        begin[i] = places[slots[i], 0]
+        size[i] = places[slots[i], 1]
         total += size[i] + 1
-    touched = 0
+    touched = np.uint8(0)
     for i in range(n):
-        touched += blob[begin[i]] if size[i] > 0 else 0
-    sink = np.empty(1, np.int64)
-    sink[0] = touched  # see gather
-    out = np.zeros(max(total - 1, 0), np.uint8)
+        touched ^= blob[begin[i]] if size[i] > 0 else np.uint8(0)
+    out = np.empty(total + 8, np.uint8)
+    last = blob.size - 8
     at = 0
     for i in range(n):
         s = begin[i]
-        for k in range(size[i]):
-            out[at + k] = blob[s + k]
-        at += size[i] + 1
-    return out
+        end = at + size[i]
+        while at < end and s <= last:
+            a, b, c, d = blob[s], blob[s + 1], blob[s + 2], blob[s + 3]
+            e, f, g, h = blob[s + 4], blob[s + 5], blob[s + 6], blob[s + 7]
+            out[at], out[at + 1], out[at + 2], out[at + 3] = a, b, c, d
+            out[at + 4], out[at + 5], out[at + 6], out[at + 7] = e, f, g, h
+            at += 8
+            s += 8
+        while at < end:
+            out[at] = blob[s]
+            at += 1
+            s += 1
+        out[end] = 0
+        at = end + 1
+    out[total] = touched  # behind the end: what is not used, the compiler would not read
+    return out[: max(total - 1, 0)]

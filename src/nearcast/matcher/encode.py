@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.errors import ValidationError
 from nearcast.index.clauses import Extra
 from nearcast.index.events import EventBatch
 from nearcast.matcher.places import index_boxes, shape_floats
-from nearcast.model.events import Event
+from nearcast.model.events import Event, Value
 from nearcast.model.geometry import (
     Around,
     Box,
@@ -33,6 +34,7 @@ __all__ = [
     "EncodedClause",
     "EncodedEvent",
     "batch_of",
+    "batch_of_one",
     "encode_event",
     "encode_subscription",
     "fixed_region",
@@ -52,9 +54,13 @@ class EncodedClause(NamedTuple):
 class EncodedEvent(NamedTuple):
     """One event: columns ascending with their values, word codes ascending."""
 
-    attr: list[int]
-    value: list[float]
-    word: list[int]
+    attr: npt.NDArray[np.int32]
+    value: npt.NDArray[np.float64]
+    word: npt.NDArray[np.int32]
+
+
+_NO_WORDS = np.empty(0, np.int32)
+_NUMBERS = frozenset((int, float))
 
 
 def fixed_region(
@@ -195,22 +201,39 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
     place = place_of(event.location, space)
     if intern:
         _intern(event, schema)
-    pairs = [] if place is None else [(X, place[0]), (Y, place[1])]
-    numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
-    strings = schema.strings
-    for name, value in event.attributes.items():
-        if value is True or value is False:
-            column, code = flags.get(name), float(value)
-        elif isinstance(value, str):
-            column, code = texts.get(name), float(strings.get(value, -1))
-        else:
-            column, code = numbers.get(name), float(value)
-        if column is not None:
-            pairs.append((column, code))
-    pairs.sort()
+    attributes = event.attributes
+    columns: list[int | None] = [] if place is None else [X, Y]
+    values: list[Value] = [] if place is None else [*place]
+    values += attributes.values()
+    if _NUMBERS.issuperset(map(type, values)):  # the usual case, without a loop in Python
+        columns += map(schema.codes["number"].get, attributes)
+    else:
+        _encode_mixed(attributes, schema, columns, values)
+    if None in columns:
+        values = [v for v, column in zip(values, columns, strict=True) if column is not None]
+        columns = [column for column in columns if column is not None]
+    attr, value = np.array(columns, np.int32), np.array(values, np.float64)
+    if columns != sorted(columns):  # type: ignore[type-var]
+        order = attr.argsort()
+        attr, value = attr[order], value[order]
     words = schema.words
-    known = sorted(words[w] for w in event.keywords if w in words)
-    return EncodedEvent([p[0] for p in pairs], [p[1] for p in pairs], known)
+    word = sorted(words[w] for w in event.keywords if w in words) if event.keywords else ()
+    return EncodedEvent(attr, value, np.array(word, np.int32) if word else _NO_WORDS)
+
+
+def _encode_mixed(
+    attributes: Mapping[str, Value], schema: Schema, columns: list[int | None], values: list[Value]
+) -> None:
+    """Append the columns of attributes of any type; put codes for values that are no numbers."""
+    numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
+    for name, value in attributes.items():
+        if isinstance(value, bool):
+            columns.append(flags.get(name))
+        elif isinstance(value, str):
+            values[len(columns)] = schema.strings.get(value, -1)
+            columns.append(texts.get(name))
+        else:
+            columns.append(numbers.get(name))
 
 
 def _intern(event: Event, schema: Schema) -> None:
@@ -227,23 +250,26 @@ def _intern(event: Event, schema: Schema) -> None:
         schema.word(word)
 
 
-def batch_of(events: Iterable[EncodedEvent], columns: int) -> EventBatch:
+def batch_of(events: Sequence[EncodedEvent], columns: int) -> EventBatch:
     """A batch of encoded events."""
-    attr: list[int] = []
-    value: list[float] = []
-    word: list[int] = []
-    starts, word_starts = [0], [0]
-    for event in events:
-        attr += event.attr
-        value += event.value
-        word += event.word
-        starts.append(len(attr))
-        word_starts.append(len(word))
+    if len(events) == 1:
+        return batch_of_one(events[0], columns)
+    sizes = np.array([(event.attr.size, event.word.size) for event in events], np.int64)
+    starts = np.zeros((len(events) + 1, 2), np.int64)
+    np.cumsum(sizes.reshape(-1, 2), axis=0, out=starts[1:])
     return EventBatch(
-        np.array(starts, np.int64),
-        np.array(attr, np.int32),
-        np.array(value, np.float64),
-        np.array(word_starts, np.int64),
-        np.array(word, np.int32),
+        starts[:, 0].copy(),
+        np.concatenate([np.empty(0, np.int32), *(event.attr for event in events)]),
+        np.concatenate([np.empty(0), *(event.value for event in events)]),
+        starts[:, 1].copy(),
+        np.concatenate([_NO_WORDS, *(event.word for event in events)]),
         columns,
     )
+
+
+def batch_of_one(event: EncodedEvent, columns: int) -> EventBatch:
+    """A batch of one event, without copying it."""
+    attr, value, word = event
+    start = np.array((0, attr.size), np.int64)
+    word_start = np.array((0, word.size), np.int64)
+    return EventBatch(start, attr, value, word_start, word, columns)

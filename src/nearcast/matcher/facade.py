@@ -35,7 +35,7 @@ from nearcast.matcher import bulk
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
-    batch_of,
+    batch_of_one,
     encode_event,
     encode_subscription,
 )
@@ -305,12 +305,17 @@ class Matcher:
         moment = event.end if now is None else to_micros(now, "now")
         with self._reading():
             encoded = encode_event(event, self.schema, self.space, intern=False)
-            batch = batch_of((encoded,), len(self.schema.columns))
+            batch = batch_of_one(encoded, len(self.schema.columns))
             rows = self.index.match_event(batch, 0, counters)
-            nows = np.array([NEVER if moment is None else moment], np.int64)
-            pairs = self._verified((np.zeros(rows.size, np.int32), rows), batch, nows, [event])
-            pairs = self._with_extended(pairs, encoded, event, int(nows[0]), counters)
-            slots = self._owners(pairs)[1]
+            limit = NEVER if moment is None else moment
+            if self._undecided:
+                pairs = (np.zeros(rows.size, np.int32), rows)
+                rows = self._verified(pairs, batch, np.array([limit], np.int64), [event])[1]
+            if isinstance(event.location, Box | Polygon):
+                more = self._extended_rows(encoded, event, limit, counters)
+                rows = np.concatenate([rows, more])
+            slots = self._standing.slots_of(rows)
+            slots = slots.copy() if self._standing.one_row_each else np.unique(slots)
             slots.sort()  # ids mostly come in order of arrival: then sorting them is quick
             ids = self._standing.ids.ids_of(slots)
         ids.sort()
@@ -376,6 +381,14 @@ class Matcher:
             parts = list(pool.map(work, cuts[:-1], cuts[1:]))
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
+    @property
+    def _undecided(self) -> bool:
+        """Whether there is anything about subscriptions that the index does not decide."""
+        capabilities = self.entry.subscriptions
+        assert capabilities is not None
+        standing = self._standing
+        return standing.expiring or standing.store.has_extras or not capabilities.exact
+
     def _verified(
         self,
         pairs: Pairs,
@@ -388,10 +401,10 @@ class Matcher:
         capabilities = self.entry.subscriptions
         assert capabilities is not None
         store = self._standing.store
+        if rows.size == 0 or not self._undecided:
+            return events, rows
         if not capabilities.exact:
             events, rows = _rechecked(store.table, batch, events, rows)
-        if rows.size == 0 or not (self._standing.expiring or store.has_extras):
-            return events, rows
         count = verify.keep_pairs(
             store.table, batch, events, rows, nows, self._standing.expires,
             self.space == "globe", not capabilities.words,
@@ -412,14 +425,6 @@ class Matcher:
             return None
         return Place(shape_floats(event.location), self.space == "globe")
 
-    def _with_extended(
-        self, pairs: Pairs, encoded: EncodedEvent, event: Event, now: int, counters: Counters
-    ) -> Pairs:
-        if not isinstance(event.location, Box | Polygon):
-            return pairs
-        found = self._extended_rows(encoded, event, now, counters)
-        return _joined(pairs, (np.zeros(found.size, np.int32), found))
-
     def _extended_rows(
         self, encoded: EncodedEvent, event: Event, now: int, counters: Counters
     ) -> Rows:
@@ -431,8 +436,7 @@ class Matcher:
         standing, table = self._standing, self._standing.store.table
         place = self._place(event)
         assert place is not None
-        attr, value = np.array(encoded.attr, np.int32), np.array(encoded.value, np.float64)
-        word = np.array(encoded.word, np.int32)
+        attr, value, word = encoded
         found = []
         for row in standing.tree.near(search_boxes(event.location, self.space)).tolist():
             owner = int(table.owner[row]) if row < standing.store.rows else -1
@@ -456,7 +460,7 @@ class Matcher:
         location = event.location
         assert isinstance(location, Box | Polygon)
         standing, store = self._standing, self._standing.store
-        batch = batch_of((encoded,), len(self.schema.columns))
+        batch = batch_of_one(encoded, len(self.schema.columns))
         wide = search_boxes(location, self.space) if store.has_shapes else []
         own = index_boxes(location, self.space)
         counters[3:] = 0  # a cost model's numbers are to be those of the box
@@ -494,7 +498,7 @@ class Matcher:
         """(event numbers, subscription slots), each pair once."""
         events, rows = pairs
         if self._standing.one_row_each:
-            return events, self._standing.store.table.owner[rows]
+            return events, self._standing.slots_of(rows)
         if events.size and bool((np.diff(events) < 0).any()):
             order = np.argsort(events, kind="stable")
             events, rows = events[order], rows[order]
@@ -523,7 +527,7 @@ class Matcher:
                 a, b = batch.start[at], batch.start[at + 1]
                 v, w = batch.word_start[at], batch.word_start[at + 1]
                 encoded = (batch.attr[a:b], batch.value[a:b], batch.word[v:w])
-                added.append(self._live.add(event, EncodedEvent(*encoded)))  # type: ignore[arg-type]
+                added.append(self._live.add(event, EncodedEvent(*encoded)))
             self.index.add_events(np.array(added, np.int32))
 
     def _check_new_ids(self, ids: list[str]) -> None:

@@ -132,9 +132,8 @@ class IdTable:
             return []
         if self._zeros:
             return [self.id_of(slot) for slot in slots.tolist()]
-        joined = strings.gather_lines(self._blob, self._start, self._length, slots)
-        found: list[str] = joined.tobytes().decode().split("\0")
-        return found
+        joined = strings.gather_lines(self._blob, self._places, slots)
+        return str(joined, "utf-8").split("\0")
 
     def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
         """The ids of many slots as an Arrow string array; very many as pieces of one."""

@@ -40,6 +40,8 @@ class Standing:
         """The only row of a slot; −1: none; −2: see `_several`."""
         self._several: dict[int, list[int]] = {}
         self._several_rows = 0
+        self._in_step = True
+        """Whether every row so far has the number of its slot: one clause each, none removed."""
         self.tree = RowTree(self._boxes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,6 +64,7 @@ class Standing:
         self._row = grown(self._row, self.ids.slots)
         self.expires[slot] = FOREVER if expires is None else expires
         self.expiring = self.expiring or expires is not None
+        self._in_step = self._in_step and rows in ([slot], [])
         if len(rows) == 1:
             self._row[slot] = rows[0]
         elif not rows:
@@ -83,6 +86,7 @@ class Standing:
         nothing = np.empty(0, np.int32)
         positions = np.concatenate([nothing, *(piece.owner for piece in pieces)])
         rows = np.concatenate([nothing, *added])
+        self._in_step = self._in_step and np.array_equal(rows, slots[positions])
         counts = np.bincount(positions, minlength=slots.size)
         self._row[slots] = -1
         single = counts[positions] == 1
@@ -97,6 +101,10 @@ class Standing:
         else:
             self.tree.touch(rows.tolist())
         return rows
+
+    def slots_of(self, rows: Rows) -> Rows:
+        """The subscriptions of clause rows; perhaps the same array."""
+        return rows if self._in_step else self.store.table.owner.take(rows)
 
     def rows_of(self, slot: int) -> list[int]:
         """The clause rows of a subscription."""
