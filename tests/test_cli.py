@@ -354,6 +354,15 @@ class TestBench:
         code, text = run("bench", "ground", "--quick", *few, *out)
         assert code == 0, text
         assert not (tmp_path / "report.html").exists()
+        code, text = run("bench", "--report", "--out", str(tmp_path))
+        assert code == 0, text
+        (record,) = tmp_path.glob("ground/*.json")
+        assert json.loads(record.read_text())["command"] in (tmp_path / "report.html").read_text()
+
+    def test_a_report_of_nothing(self, tmp_path: Path):
+        code, text = run("bench", "--report", "--out", str(tmp_path))
+        assert code != 0
+        assert "no records here" in text
 
     def test_first_matches_are_timed_in_children(self, tmp_path: Path, monkeypatch):
         monkeypatch.setenv("NEARCAST_JIT", "0")  # the children's: compiling takes too long here

@@ -45,9 +45,7 @@ def render(
 ) -> str:
     """The report as text; needs no other file to be read (the pictures are inside)."""
     sections = [_section(record, figures(record.experiment), directory) for record in records]
-    links = " · ".join(
-        f'<a href="#{escape(r.experiment)}">{escape(r.experiment)}</a>' for r in records
-    )
+    links = " · ".join(f'<a href="#{_anchor(r)}">{escape(r.experiment)}</a>' for r in records)
     return page(
         "nearcast: measurements",
         [
@@ -81,13 +79,17 @@ def _section(record: Record, figures: Sequence[Figure], directory: Path) -> str:
     ]
     return "\n".join(
         [
-            f'<h2 id="{escape(record.experiment)}">{escape(record.experiment)}</h2>',
+            f'<h2 id="{_anchor(record)}">{escape(record.experiment)}</h2>',
             f'<p class="where">{escape(_where(record))}</p>',
             _command(record),
             *(table_html(grid) for grid in grids(record)),
             *pictures,
         ]
     )
+
+
+def _anchor(record: Record) -> str:
+    return f"{escape(record.experiment)}-{record.stamp}"
 
 
 def _command(record: Record) -> str:

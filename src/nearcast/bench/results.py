@@ -141,6 +141,7 @@ def load_all(directory: Path) -> list[Record]:
 
 
 def newest(records: list[Record]) -> list[Record]:
-    """The last record of each experiment, by the experiment's name."""
-    last = {record.experiment: record for record in sorted(records, key=lambda r: r.date)}
-    return [last[name] for name in sorted(last)]
+    """The last record of each command, by the experiment's name, then the oldest first."""
+    ordered = sorted(records, key=lambda r: r.date)
+    last = {record.command: record for record in ordered}
+    return sorted(last.values(), key=lambda r: (r.experiment, r.date))

@@ -24,6 +24,7 @@ __all__ = [
     "density_map",
     "profile_plot",
     "region_map",
+    "ways_map",
     "write_story",
 ]
 
@@ -131,6 +132,20 @@ def region_map(
         axes.set_ylim(lat[0], lat[-1])
         axes.legend(loc="upper left")
         _as_map(axes, lat)
+
+    return Picture(caption, _drawn(draw))
+
+
+def ways_map(area: Array, ways: Sequence[Array], caption: str) -> Picture:
+    """An area, and ways from place to place, each as rows of (lon, lat)."""
+
+    def draw(axes: Any) -> None:
+        axes.fill(*area.T, color="#1f6feb", alpha=0.25, label="the area")
+        for way in ways:
+            axes.plot(*way.T, color="#57606a", linewidth=0.6)
+            axes.plot(*way[-1], "o", color="#d1242f", markersize=4)
+        axes.legend(loc="upper left")
+        _as_map(axes, area[:, 1])
 
     return Picture(caption, _drawn(draw))
 

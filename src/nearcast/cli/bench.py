@@ -63,6 +63,9 @@ def bench(
     plots: Annotated[
         bool, typer.Option("--plots/--no-plots", help="Draw plots and the report too.")
     ] = True,
+    report: Annotated[
+        bool, typer.Option("--report", help="Draw the report of the records in --out, and stop.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False,
 ) -> None:
     """Measure: contenders take turns, wrong answers are refused, records are kept.
@@ -76,11 +79,16 @@ def bench(
       nearcast bench event-matching --n 1000000 --set sweeps=k,w
 
       nearcast bench ground --set subscriptions=100000,1000000 --repetitions 9
+
+      nearcast bench --report
     """
     from nearcast.bench import experiments
 
     if list_:
         _list()
+        return
+    if report:
+        _report(out)
         return
     if not experiment:
         raise BenchError(
@@ -160,12 +168,19 @@ def _keep(record: Record, out: Path, plots: bool) -> None:
     kept = results.write(record, out)
     console.print(f"record  {kept}", soft_wrap=True)
     if plots:
-        from nearcast.bench.report import write_report
-
-        newest = results.newest(results.load_all(out))
-        path = write_report(newest, _figures, out)
-        console.print(f"report  {path}", soft_wrap=True)
+        _report(out)
     console.print(f"again   {record.command}", markup=False, soft_wrap=True)
+
+
+def _report(out: Path) -> None:
+    from nearcast.bench import results
+    from nearcast.bench.report import write_report
+
+    records = results.newest(results.load_all(out))
+    if not records:
+        raise BenchError(f"{out}: no records here; run an experiment first, or give --out")
+    path = write_report(records, _figures, out)
+    result_console().print(f"report  {path}", soft_wrap=True)
 
 
 def _figures(name: str) -> tuple[Figure, ...]:

@@ -1,4 +1,4 @@
-"""`nearcast demo`: a city matched live, its people on the move, its taxis through the pipeline."""
+"""`nearcast demo`: a city matched live, its people followed, its taxis watched and matched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def demo(
     ),
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="A section: live, walk, pipeline. Repeatable."),
+        typer.Option("--only", help="A section: live, walk, patterns, pipeline. Repeatable."),
     ] = None,
     subscriptions: Annotated[
         int, typer.Option(min=1, help="How many people subscribe in the live section.")
@@ -30,14 +30,14 @@ def demo(
     index: Annotated[str, typer.Option(help="Which index does the matching.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the numbers.")] = False,
 ) -> None:
-    """Draw a city, match it live, follow its people, and take its taxis through Spark.
+    """Draw a city, match it live, follow its people, watch its taxis, take them through Spark.
 
     Everything is made up from the seed: roads, shops, people, what they want, where they
     go, and the traces of taxis. People walk with a safe region each and hear of every offer
-    near them; messages saved and notifications missed (none) are counted. The traces are
-    cleaned, clustered, profiled, and matched in bulk; one match and one non-match are
-    explained, and a report with maps is written. About two minutes; finished stages of the
-    same seed are not redone.
+    near them; messages saved and notifications missed (none) are counted. Two patterns in
+    space and time are detected in what taxis report. Their traces are cleaned, clustered,
+    profiled, and matched in bulk; one match and one non-match are explained, and a report
+    with maps is written. About two minutes; finished stages of the same seed are not redone.
 
     Examples:
 

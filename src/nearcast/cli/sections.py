@@ -26,6 +26,7 @@ __all__ = ["SECTIONS", "Scene", "can_draw", "run_sections"]
 SECTIONS: dict[str, str] = {
     "live": "nearcast.cli.showcase:live",
     "walk": "nearcast.cli.walkers:walkers",
+    "patterns": "nearcast.cli.patterns:patterns",
     "pipeline": "nearcast.cli.taxis:taxis",
 }
 

@@ -318,6 +318,12 @@ def first_not_below(array, a, b, wanted):
 
 
 @kernel
+def meets(box, i, x0, y0, x1, y1):
+    """Whether rectangle i and that from (x0, y0) to (x1, y1) share a point."""
+    return box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
+
+
+@kernel
 def rest_holds(start, count, attr, low, high, row, event_attr, value, e0, e1):
     """Whether an event satisfies what predicates a clause has beside its region."""
     c0 = np.int64(start[row])

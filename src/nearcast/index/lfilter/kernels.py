@@ -31,6 +31,7 @@ from nearcast.kernels.tokens import (
     all_in,
     first_not_below,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -182,9 +183,7 @@ def prune_lists(
                     deeper = min(ask, (b - a) * ASK_MESSAGE) < (e - here) * CHECK
                 for k in range(s, here if deeper else e):
                     i = item[k]
-                    if not (
-                        box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
-                    ):
+                    if not meets(box, i, x0, y0, x1, y1):
                         continue
                     x, y = max(box[i, 0], x0), max(box[i, 1], y0)
                     if list_node != EVERYWHERE and (

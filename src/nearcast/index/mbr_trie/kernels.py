@@ -13,6 +13,7 @@ from nearcast.kernels.tokens import (
     all_in,
     first_not_below,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -140,7 +141,7 @@ def root_children(key, child, mbr, tokens, n, x0, y0, x1, y1, found, index):
         if s < 0:
             continue
         c = child[s]
-        if mbr[c, 0] <= x1 and mbr[c, 2] >= x0 and mbr[c, 1] <= y1 and mbr[c, 3] >= y0:
+        if meets(mbr, c, x0, y0, x1, y1):
             found[m] = c
             index[m] = j + 1
             m += 1
@@ -169,7 +170,7 @@ def walk(
         stop = t_hi[node] if a == b else t_end[node]
         end = t_end[node]
         for i in range(t_lo[node], stop):
-            if not (box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0):
+            if not meets(box, i, x0, y0, x1, y1):
                 continue
             r = row[i]
             if r < 0:
@@ -202,10 +203,7 @@ def walk(
             cost += (b - a) * ASK_MESSAGE
             for c in range(a, b):
                 s = lookup(keys, mask, t_token[c])
-                if s >= 0 and (
-                    t_mbr[c, 0] <= x1 and t_mbr[c, 2] >= x0
-                    and t_mbr[c, 1] <= y1 and t_mbr[c, 3] >= y0
-                ):  # fmt: skip
+                if s >= 0 and meets(t_mbr, c, x0, y0, x1, y1):
                     stack[top, 0], stack[top, 1], stack[top, 2] = c, where[s] + 1, depth + 1
                     top += 1
         elif node == 0:
@@ -216,10 +214,7 @@ def walk(
                 if s < 0:
                     continue
                 c = np.int64(t_child[s])
-                if (
-                    t_mbr[c, 0] <= x1 and t_mbr[c, 2] >= x0
-                    and t_mbr[c, 1] <= y1 and t_mbr[c, 3] >= y0
-                ):  # fmt: skip
+                if meets(t_mbr, c, x0, y0, x1, y1):
                     stack[top, 0], stack[top, 1], stack[top, 2] = c, k + 1, 1
                     top += 1
         else:
@@ -228,10 +223,7 @@ def walk(
                 a = first_not_below(t_token, a, b, tokens[k])
                 if a == b:
                     break
-                if t_token[a] == tokens[k] and (
-                    t_mbr[a, 0] <= x1 and t_mbr[a, 2] >= x0
-                    and t_mbr[a, 1] <= y1 and t_mbr[a, 3] >= y0
-                ):  # fmt: skip
+                if t_token[a] == tokens[k] and meets(t_mbr, a, x0, y0, x1, y1):
                     stack[top, 0], stack[top, 1], stack[top, 2] = a, k + 1, depth + 1
                     top += 1
     work[0] += nodes

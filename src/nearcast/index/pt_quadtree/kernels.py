@@ -17,6 +17,7 @@ from nearcast.kernels.rows import grow
 from nearcast.kernels.tokens import (
     all_in,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -456,7 +457,7 @@ def scan_lists(
                 continue
             looked += 1
             i = item[k]
-            if not (box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0):
+            if not meets(box, i, x0, y0, x1, y1):
                 continue
             x, y = max(box[i, 0], x0), max(box[i, 1], y0)
             if node != EVERYWHERE and (x < left or y < bottom or x >= right or y >= top):

@@ -14,6 +14,7 @@ from nearcast.kernels.tokens import (
     all_in,
     first_not_below,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -130,10 +131,9 @@ def match(t, e, c, rank, batch, boxes, counters):
             if level > 0:
                 first += levels[level - 1]
                 for k in range(first, min(first + FANOUT, levels[level])):
-                    if (bits >> np.uint64(k - first)) & np.uint64(1) and (
-                        mbr[k, 0] <= x1 and mbr[k, 2] >= x0
-                        and mbr[k, 1] <= y1 and mbr[k, 3] >= y0
-                    ):  # fmt: skip
+                    if (bits >> np.uint64(k - first)) & np.uint64(1) and meets(
+                        mbr, k, x0, y0, x1, y1
+                    ):
                         stack[top, 0], stack[top, 1] = level - 1, k
                         top += 1
                 continue
@@ -142,9 +142,7 @@ def match(t, e, c, rank, batch, boxes, counters):
                     continue
                 candidates += 1
                 i = order[k]
-                if not (
-                    box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
-                ):
+                if not meets(box, i, x0, y0, x1, y1):
                     continue
                 r = row[i]
                 if r < 0 or not all_in(token, start[i] + 0, start[i + 1], keys, mask):

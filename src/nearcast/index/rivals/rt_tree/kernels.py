@@ -13,6 +13,7 @@ from nearcast.kernels.rows import grow
 from nearcast.kernels.tokens import (
     all_in,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -90,10 +91,7 @@ def match(t, e, c, rank, batch, boxes, counters):
         while top > 0:
             top -= 1
             level, node = stack[top, 0], stack[top, 1]
-            if not (
-                mbr[node, 0] <= x1 and mbr[node, 2] >= x0
-                and mbr[node, 1] <= y1 and mbr[node, 3] >= y0
-            ):  # fmt: skip
+            if not meets(mbr, node, x0, y0, x1, y1):
                 continue
             nodes += 1
             if not sets_meet(pivot, runs[node], runs[node + 1], tokens, n_tokens, keys, mask):
@@ -111,9 +109,7 @@ def match(t, e, c, rank, batch, boxes, counters):
                 if lookup(keys, mask, head[k]) < 0:
                     continue
                 i = order[k]
-                if not (
-                    box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
-                ):
+                if not meets(box, i, x0, y0, x1, y1):
                     continue
                 r = row[i]
                 if r < 0 or not all_in(token, start[i] + 1, start[i + 1], keys, mask):

@@ -12,6 +12,7 @@ from nearcast.kernels.rows import grow
 from nearcast.kernels.tokens import (
     all_in,
     lookup,
+    meets,
     message_tokens,
     rest_holds,
     room_for,
@@ -222,9 +223,7 @@ def match(t, e, c, rank, batch, boxes, counters):
                 candidates += run[at_run + 1] - run[at_run]
                 for q in range(run[at_run], run[at_run + 1]):
                     i = item[q]
-                    if not (
-                        box[i, 0] <= x1 and box[i, 2] >= x0 and box[i, 1] <= y1 and box[i, 3] >= y0
-                    ):
+                    if not meets(box, i, x0, y0, x1, y1):
                         continue
                     got = row[i]
                     if got < 0 or not all_in(token, start[i] + 1, start[i + 1], keys, mask):
