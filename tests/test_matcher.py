@@ -362,6 +362,23 @@ def test_what_does_not_fit_is_refused_before_anything_changes() -> None:
     assert (len(matcher), matcher.event_count) == (1, 0)
 
 
+def test_an_index_that_begins_with_much_is_foreseen() -> None:
+    subscriptions = [Subscription(id=f"s{k}", where=f"a < {k}") for k in range(64)]
+    matcher = Matcher(index="pivot", max_bytes=1_000_000)
+    matcher.add_subscriptions(subscriptions)
+    with pytest.raises(CapacityError):
+        matcher.add_subscriptions([Subscription(id="one more", where="a < 3")])
+    matcher.add_subscriptions(
+        [Subscription(id=f"w{k}", keywords={f"word {k}"}) for k in range(200)]
+    )
+    assert matcher.memory()["total"] < 1_000_000
+    roomy = Matcher(index="pivot", max_bytes=3_000_000)
+    roomy.add_subscriptions(subscriptions)
+    for k in range(64, 512):
+        roomy.add_subscriptions([Subscription(id=f"s{k}", where=f"a < {k}")])
+    assert roomy.memory()["total"] < 3_000_000
+
+
 def test_memory_is_told_by_part(matcher) -> None:
     before = matcher.memory()
     assert before["total"] == sum(v for k, v in before.items() if k != "total")

@@ -79,6 +79,14 @@ class ClauseBatch(NamedTuple):
         """Number of clauses."""
         return int(self.owner.size)
 
+    @property
+    def wordless(self) -> int:
+        """Number of clauses that ask for no word."""
+        worded = sum(bool(extra.words) for extra in self.extras.values())
+        if self.word_start is not None:
+            worded += int(np.count_nonzero(np.diff(self.word_start)))
+        return self.size - worded
+
 
 class ClauseStore:
     """Rows of clauses that come and go. Freed rows and runs are used again.

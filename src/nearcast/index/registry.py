@@ -32,6 +32,8 @@ class Entry:
     """What it does in subscription matching; None if it cannot."""
     options: tuple[tuple[str, Any], ...] = ()
     """Fixed options of a variant."""
+    start: tuple[int, int] = (0, 0)
+    """(rows, bytes): what it takes at least, once it has more clauses without words than that."""
 
     @property
     def approximate(self) -> bool:
@@ -73,6 +75,7 @@ _ENTRIES = {
             summary="ours: tiles of 512 under a tree of hulls, decided a cache line at a time",
             subscriptions=Capabilities(words=True, threads=True),
             events=Capabilities(threads=True),
+            start=(64, 2_000_000),
         ),
         Entry(
             name="mo-tree",

@@ -57,6 +57,7 @@ Subscriptions: TypeAlias = Iterable[Subscription] | Any
 Events: TypeAlias = Iterable[Event] | Any
 """Events, or an Arrow table or record batch of them."""
 
+_MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -218,7 +219,8 @@ class Matcher:
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
         with self._changing():
             encoded = self._encode_all(subscriptions, at)
-            self._check_room(_clause_bytes(clause for clauses in encoded for clause in clauses))
+            every = [clause for clauses in encoded for clause in clauses]
+            self._check_room(_clause_bytes(every), _wordless(every))
             rows: list[Rows] = []
             for subscription, clauses in zip(subscriptions, encoded, strict=True):
                 rows.append(self._standing.add(subscription.id, subscription.expires, clauses))
@@ -248,7 +250,7 @@ class Matcher:
     def _add_table(self, table: Any, at: Point | None) -> None:
         with self._changing():
             draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
-            self._check_room(draft.bytes_needed())
+            self._check_room(draft.bytes_needed(), sum(p.wordless for p in draft.pieces))
             slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
             rows = self._standing.add_many(slots, draft.expires, draft.pieces)
             self.index.add_clauses(rows)
@@ -267,7 +269,7 @@ class Matcher:
             slot = self._standing.ids.find(subscription.id)
             clauses = encode_subscription(subscription, self.schema, self.space, at)
             old = self._standing.rows_of(slot)
-            self._check_room(_clause_bytes(clauses) - self._stored_bytes(old))
+            self._check_room(_clause_bytes(clauses) - self._stored_bytes(old), _wordless(clauses))
             self.index.remove_clauses(np.array(old, np.int32))
             self._standing.remove(slot)
             rows = self._standing.add(subscription.id, subscription.expires, clauses)
@@ -690,15 +692,23 @@ class Matcher:
         parts["total"] = sum(parts.values())
         return parts
 
-    def _check_room(self, wanted: int) -> None:
-        """Refuse an addition of `wanted` bytes that would break `max_bytes`."""
+    def _check_room(self, wanted: int, wordless: int = 0) -> None:
+        """Refuse an addition of `wanted` bytes that would break `max_bytes`.
+
+        `wordless` is how many clauses without words are among it.
+        """
         if self.max_bytes is None or wanted <= 0:
             return
         have = self._memory()
         stored = have["clauses"] + have["regions"] + have["ids"] + have["events"]
         # The index grows with what it stores; before the first row, as much again is assumed.
-        share = have["index"] / stored if stored > 4096 else 1.0
-        needed = have["total"] + int(wanted * (1 + share))
+        # While there is little, its share is what it began with, and nothing to go by.
+        share = min(have["index"] / stored, _MOST_SHARE) if stored > 4096 else 1.0
+        index = have["index"] + int(wanted * share)
+        few, least = self.entry.start
+        if wordless and len(self._standing.store) + wordless > few:
+            index = max(index, least)
+        needed = have["total"] - have["index"] + wanted + index
         if needed > self.max_bytes:
             raise CapacityError(
                 "bytes of this matcher", needed, self.max_bytes,
@@ -745,6 +755,10 @@ def _rechecked(table: Any, batch: EventBatch, events: Rows, rows: Rows) -> Pairs
     """The pairs of an approximate index that really hold."""
     count = verify.keep_true(table, batch, events, rows)
     return events[:count], rows[:count]
+
+
+def _wordless(clauses: Iterable[EncodedClause]) -> int:
+    return sum(clause.extra is None or not clause.extra.words for clause in clauses)
 
 
 def _clause_bytes(clauses: Iterable[EncodedClause]) -> int:
