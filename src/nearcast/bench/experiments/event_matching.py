@@ -129,7 +129,7 @@ def _call(plan: Plan) -> Trial:
     """What a match costs when there is nothing to search: encoding, the call, the id."""
     case = Case.draw(workload("mo", seed=plan.seed), 1, 1, plan.seed)
     case = Case(case.space, case.subscriptions, case.sure, case.sure.slice(0, 0))
-    team = Team(Case(case.space, case.subscriptions, _repeated(case, 200), case.sure))
+    team = Team(Case(case.space, case.subscriptions, _repeated(case, plan.number("calls")), case.sure))
     indexes = plan.texts("mo_indexes")
     return Trial(
         CALL,
@@ -299,6 +299,7 @@ EXPERIMENT = Experiment(
         Setting("m", (20, 40, 60, 80), (30,), "attributes of an event of di, out of the most"),
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 1.0), (0.5,), "Zipf exponents of attributes"),
         Setting("events", (50,), (5,), "how many to match one at a time"),
+        Setting("calls", (2000,), (20,), "calls with nothing to search"),
         Setting("batch", (10_000,), (20,), "how many to match in a batch"),
         Setting("small_batch", (512,), (20,), "the same where every index takes part"),
         Setting("mo_indexes", _MO, _MO, "contenders on mo, the yardstick first"),
