@@ -129,7 +129,8 @@ def _call(plan: Plan) -> Trial:
     """What a match costs when there is nothing to search: encoding, the call, the id."""
     case = Case.draw(workload("mo", seed=plan.seed), 1, 1, plan.seed)
     case = Case(case.space, case.subscriptions, case.sure, case.sure.slice(0, 0))
-    team = Team(Case(case.space, case.subscriptions, _repeated(case, plan.number("calls")), case.sure))
+    many = _repeated(case, plan.number("calls"))
+    team = Team(Case(case.space, case.subscriptions, many, case.sure))
     indexes = plan.texts("mo_indexes")
     return Trial(
         CALL,
