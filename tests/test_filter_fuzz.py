@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from nearcast.errors import FilterError, FilterTooLarge, NearcastError
 from nearcast.model import cql2_text
+from nearcast.model.cql2_json import RefusalError, read_json
 from nearcast.model.events import Event
-from nearcast.model.expressions import RefusalError, read_json
 from nearcast.model.filters import MAX_INDEXED_IN, Filter
 from nearcast.model.predicates import Clause, Equals, In, Interval, SpatialResidual, as_region
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from nearcast.errors import FilterError, FilterTooLarge, ValidationError
+from nearcast.model.cql2_json import RefusalError, read_json
 from nearcast.model.cql2_text import locate, read_text, stray_keyword
-from nearcast.model.expressions import Constant, Expression, RefusalError, attributes_of, read_json
+from nearcast.model.expressions import Constant, Expression, attributes_of
 from nearcast.model.normal_form import MAX_INDEXED_IN, normal_form
 from nearcast.model.predicates import Clause
 
