@@ -35,10 +35,11 @@ class Lists(NamedTuple):
     """The clause, −1: gone. The first of a free span leads to the next free one."""
     signature: npt.NDArray[np.uint64]
     box: F4
+    """Sides of boxes, in sixteens: see `kernels.side`."""
     hull: F4
-    """By 16 entries."""
+    """The same by 16 entries."""
     group: F4
-    """By 256 entries."""
+    """The same by 256 entries."""
     # By row.
     home: I4
     """The word a clause stands under, −1: not here."""
@@ -56,9 +57,9 @@ def _no_lists() -> Lists:
         frequency=np.zeros(0, np.int32),
         row=np.empty(0, np.int32),
         signature=np.empty(0, np.uint64),
-        box=np.empty((0, 4), np.float32),
-        hull=np.empty((0, 4), np.float32),
-        group=np.empty((0, 4), np.float32),
+        box=np.empty(0, np.float32),
+        hull=np.empty(0, np.float32),
+        group=np.empty(0, np.float32),
         home=np.empty(0, np.int32),
         where=np.empty(0, np.int32),
         used=np.zeros(1, np.int64),
@@ -70,6 +71,11 @@ def _filled(array: npt.NDArray[Any], size: int, value: int) -> npt.NDArray[Any]:
     larger = grown(array, size)
     larger[array.shape[0] :] = value
     return larger
+
+
+def _sides(boxes: int) -> int:
+    """Room for the sides of so many boxes."""
+    return 64 * (boxes // 16 + 1)
 
 
 class WordLists:
@@ -132,9 +138,9 @@ class WordLists:
         self._lists = t._replace(
             row=row,
             signature=grown(t.signature, row.size),
-            box=grown(t.box, row.size),
-            hull=grown(t.hull, row.size // kernels.BLOCK + 1),
-            group=grown(t.group, row.size // kernels.GROUP + 1),
+            box=grown(t.box, _sides(row.size)),
+            hull=grown(t.hull, _sides(row.size // kernels.BLOCK + 1)),
+            group=grown(t.group, _sides(row.size // kernels.GROUP + 1)),
         )
 
     def remove_clauses(self, rows: Rows) -> None:
@@ -167,8 +173,11 @@ class WordLists:
             at = int(t.where[row]) - start
             assert 0 <= at < length
             if at < ordered:
-                hull, box = t.hull[t.where[row] // kernels.BLOCK], t.box[t.where[row]]
-                assert (hull[:2] <= box[:2]).all()
-                assert (box[2:] <= hull[2:]).all()
+                k = int(t.where[row])
+                for j in range(2):
+                    low, high = kernels.side(k, j), kernels.side(k, j + 2)
+                    block = k // kernels.BLOCK
+                    assert t.hull[kernels.side(block, j)] <= t.box[low]
+                    assert t.box[high] <= t.hull[kernels.side(block, j + 2)]
         assert np.array_equal(frequency, t.frequency)
         assert len(self) == live.size == t.head[:, kernels.LENGTH].sum() - t.dead.sum()

@@ -4,9 +4,11 @@ A clause stands in the list of the rarest of its words, so that an event looks a
 lists than it has words, and seldom at a long one. An entry carries what decides on most
 events without a look elsewhere: its place as four float32, rounded outwards, and a
 signature, one bit a word. A list of more than a few blocks of 16 is kept in Z-order of the
-places, with the hull of every block and of every 16 blocks: an event skips what is elsewhere. What
-came since the last ordering stands behind the ordered part: pieces of 1024 ordered by
-themselves, and fewer than that which are looked at one by one.
+places, with the hull of every block and of every 16 blocks: an event skips what is elsewhere.
+Boxes of all three levels lie in sixteens, 16 left sides, then 16 lower, right and upper ones:
+a place is held against 16 boxes with a few vector instructions. What came since the last
+ordering stands behind the ordered part: pieces of 1024 ordered by themselves, and fewer than
+that which are looked at one by one.
 
 Lists lie in one pool, in spans of powers of two. A list that outgrows its span moves; the
 span serves the next list of that size.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.index.pivot.kernels import bit_number
 from nearcast.jit import kernel
 from nearcast.kernels.rows import contains_sorted
 
@@ -58,6 +61,12 @@ def _above(v):
 
 
 @kernel
+def side(k, j):
+    """Where side j (left, lower, right, upper) of box k stands."""
+    return ((k >> 4) << 6) + (j << 4) + (k & 15)
+
+
+@kernel
 def _span_class(size):
     found = _SMALLEST
     while (1 << found) < size:
@@ -96,25 +105,34 @@ def _move(t, word, target):
         t.row[target + i] = row
         t.signature[target + i] = t.signature[source + i]
         for j in range(4):
-            t.box[target + i, j] = t.box[source + i, j]
+            t.box[side(target + i, j)] = t.box[side(source + i, j)]
         if row >= 0:
             t.where[row] = target + i
     for b in range(t.head[word, ORDERED] // BLOCK):
         for j in range(4):
-            t.hull[target // BLOCK + b, j] = t.hull[source // BLOCK + b, j]
+            t.hull[side(target // BLOCK + b, j)] = t.hull[side(source // BLOCK + b, j)]
     for g in range(t.head[word, ORDERED] // GROUP):
         for j in range(4):
-            t.group[target // GROUP + g, j] = t.group[source // GROUP + g, j]
+            t.group[side(target // GROUP + g, j)] = t.group[side(source // GROUP + g, j)]
     t.head[word, START] = target
 
 
 @kernel
-def _spread(v):
-    """The bits of a 16-bit number with a gap after each."""
-    v = (v | (v << 8)) & 0x00FF00FF
-    v = (v | (v << 4)) & 0x0F0F0F0F
-    v = (v | (v << 2)) & 0x33333333
-    return (v | (v << 1)) & 0x55555555
+def _along(x, y):
+    """How far along Hilbert's curve two 16-bit numbers lie."""
+    d = 0
+    s = 1 << 15
+    while s > 0:
+        rx = 1 if x & s else 0
+        ry = 1 if y & s else 0
+        d += s * s * ((3 * rx) ^ ry)
+        if ry == 0:
+            if rx == 1:
+                x = 65535 - x
+                y = 65535 - y
+            x, y = y, x
+        s >>= 1
+    return d
 
 
 @kernel
@@ -127,25 +145,16 @@ def _z_order(low, high, bottom, top):
 
 
 @kernel
-def _hull_of(box, first, stop, out, at):
-    """The hull of some boxes."""
-    for j in range(4):
-        out[at, j] = box[first, j]
-    for i in range(first + 1, stop):
-        for j in range(2):
-            out[at, j] = min(out[at, j], box[i, j])
-            out[at, 2 + j] = max(out[at, 2 + j], box[i, 2 + j])
-
-
-@kernel
-def _apart(box, i, x_below, x_above, y_below, y_above):
-    """Whether a place is not in a box."""
-    return not (
-        box[i, 0] <= x_below
-        and x_above <= box[i, 2]
-        and box[i, 1] <= y_below
-        and y_above <= box[i, 3]
-    )
+def _hull_of(box, sixteen, out, at):
+    """The hull of 16 boxes."""
+    base = sixteen << 6
+    for j in range(2):
+        low, high = box[base + 16 * j], box[base + 16 * j + 32]
+        for i in range(base + 16 * j + 1, base + 16 * j + 16):
+            low = min(low, box[i])
+            high = max(high, box[i + 32])
+        out[side(at, j)] = low
+        out[side(at, 2 + j)] = high
 
 
 @kernel
@@ -155,30 +164,36 @@ def _order_from(t, word, first):
     n = stop - start
     xmin, ymin, xmax, ymax = np.inf, np.inf, -np.inf, -np.inf
     for i in range(start, stop):
-        x, y = t.box[i, 0] + t.box[i, 2], t.box[i, 1] + t.box[i, 3]
+        x, y = t.box[side(i, 0)] + t.box[side(i, 2)], t.box[side(i, 1)] + t.box[side(i, 3)]
         if np.isfinite(x) and np.isfinite(y):
             xmin, xmax = min(xmin, 0.5 * x), max(xmax, 0.5 * x)
             ymin, ymax = min(ymin, 0.5 * y), max(ymax, 0.5 * y)
     keys = np.empty(n, np.int64)
     for i in range(n):
         k = start + i
-        x = _z_order(t.box[k, 0], t.box[k, 2], xmin, xmax)
-        keys[i] = _spread(x) | (_spread(_z_order(t.box[k, 1], t.box[k, 3], ymin, ymax)) << 1)
+        x = _z_order(t.box[side(k, 0)], t.box[side(k, 2)], xmin, xmax)
+        y = _z_order(t.box[side(k, 1)], t.box[side(k, 3)], ymin, ymax)
+        keys[i] = _along(x, y)
     order = np.argsort(keys)
     rows = t.row[start:stop][order]
     signatures = t.signature[start:stop][order]
-    boxes = t.box[start:stop][order]
+    boxes = np.empty((n, 4), np.float32)
+    for i in range(n):
+        for j in range(4):
+            boxes[i, j] = t.box[side(start + order[i], j)]
     t.row[start:stop] = rows
     t.signature[start:stop] = signatures
-    t.box[start:stop] = boxes
+    for i in range(n):
+        for j in range(4):
+            t.box[side(start + i, j)] = boxes[i, j]
     for i in range(start, stop):
         if t.row[i] >= 0:
             t.where[t.row[i]] = i
     t.head[word, ORDERED] = t.head[word, LENGTH] // BLOCK * BLOCK
     for b in range(start // BLOCK, stop // BLOCK):
-        _hull_of(t.box, b * BLOCK, (b + 1) * BLOCK, t.hull, b)
+        _hull_of(t.box, b, t.hull, b)
     for g in range(start // GROUP, stop // GROUP):
-        _hull_of(t.hull, g * GROUP // BLOCK, (g + 1) * GROUP // BLOCK, t.group, g)
+        _hull_of(t.hull, g, t.group, g)
 
 
 @kernel
@@ -191,7 +206,7 @@ def put_in_order(t, word):
             t.row[start + n] = t.row[i]
             t.signature[start + n] = t.signature[i]
             for j in range(4):
-                t.box[start + n, j] = t.box[i, j]
+                t.box[side(start + n, j)] = t.box[side(i, j)]
             t.where[t.row[i]] = start + n
             n += 1
     t.head[word, LENGTH] = n
@@ -285,16 +300,16 @@ def insert_many(c, t, rows):
                 signature |= _bit(c_word[w]) | MORE_WORDS
         k0 = np.int64(c_start[row])
         predicates = np.int64(c_count[row])
-        entry_box[k, 0], entry_box[k, 1] = -np.inf, -np.inf
-        entry_box[k, 2], entry_box[k, 3] = np.inf, np.inf
+        entry_box[side(k, 0)], entry_box[side(k, 1)] = -np.inf, -np.inf
+        entry_box[side(k, 2)], entry_box[side(k, 3)] = np.inf, np.inf
         if predicates >= 2 and c_attr[k0] == 0 and c_attr[k0 + 1] == 1:
             for j in range(2):
                 if c_low[k0 + j] <= c_high[k0 + j]:
-                    entry_box[k, j] = _below(c_low[k0 + j])
-                    entry_box[k, 2 + j] = _above(c_high[k0 + j])
+                    entry_box[side(k, j)] = _below(c_low[k0 + j])
+                    entry_box[side(k, 2 + j)] = _above(c_high[k0 + j])
                 else:  # holds nothing, and a NaN would spoil the hulls of others
-                    entry_box[k, j] = np.inf
-                    entry_box[k, 2 + j] = -np.inf
+                    entry_box[side(k, j)] = np.inf
+                    entry_box[side(k, 2 + j)] = -np.inf
             predicates -= 2
         if predicates > 0:
             signature |= MORE_PREDICATES
@@ -328,7 +343,7 @@ def remove(t, rows):
             continue
         k = t.where[row]
         t.row[k] = -1
-        t.box[k, 0], t.box[k, 2] = np.inf, -np.inf
+        t.box[side(k, 0)], t.box[side(k, 2)] = np.inf, -np.inf
         t.home[row] = -1
         t.dead[word] += 1
         if 2 * t.dead[word] > t.head[word, LENGTH]:
@@ -337,27 +352,127 @@ def remove(t, rows):
 
 @kernel
 def _longer(array, used):
-    larger = np.empty(2 * array.size, array.dtype)
+    larger = np.empty((2 * array.shape[0], *array.shape[1:]), array.dtype)
     larger[:used] = array[:used]
     return larger
 
 
 @kernel
+def _descend(box, runs, count, x_below, x_above, y_below, y_above, lanes, out, width, sink):
+    """Runs (first, how many) of boxes that a place may lie in, from runs of boxes to look at.
+
+    No run crosses a sixteen. `width` is what a box stands for one level below: 16, or 1 of
+    an entry itself. Returns (runs, their number, boxes looked at).
+    """
+    words = lanes.view(np.uint64)
+    touched = np.float32(0.0)
+    for r in range(count):  # loads that do not wait for each other overlap
+        base = side(runs[r, 0], 0)
+        touched += box[base] + box[base + 16] + box[base + 32] + box[base + 48]
+    sink[0] = touched  # or nothing would be read ahead
+    n = 0
+    looked = 0
+    for r in range(count):
+        first, number = runs[r, 0], runs[r, 1]
+        looked += number
+        words[0], words[1] = 0, 0
+        base = np.uint64(side(first, 0))  # unsigned: no test for indexes from the end
+        for j in range(np.uint64(number)):
+            k = base + j
+            lanes[j] = (
+                np.uint8(box[k] <= x_below)
+                & np.uint8(box[k + np.uint64(16)] <= y_below)
+                & np.uint8(x_above <= box[k + np.uint64(32)])
+                & np.uint8(y_above <= box[k + np.uint64(48)])
+            )
+        if words[0] | words[1] == 0:
+            continue
+        if n + 16 > out.shape[0]:
+            out = _longer(out, n)
+        for half in range(2):
+            left = words[half]
+            while left != 0:
+                bit = left & (~left + ONE)
+                left ^= bit
+                out[n, 0] = (first + 8 * half + (bit_number(bit) >> 3)) * width
+                out[n, 1] = width
+                n += 1
+    return out, n, looked
+
+
+@kernel
+def _levels(head, words, w0, w1, groups, blocks, entries):
+    """What an event must look at of the lists of its words, as runs of boxes by level.
+
+    Returns the runs of groups, of blocks and of entries, each with their number.
+    """
+    g, b, e = 0, 0, 0
+    for w in range(w0, w1):
+        word = words[w]
+        if word >= head.shape[0] or head[word, LENGTH] == 0:
+            continue
+        k = head[word, START]
+        split, end = k + head[word, ORDERED], k + head[word, LENGTH]
+        stop = split >> 8
+        at = k >> 8
+        if split - k >= GROUP:  # then the list begins with a group
+            while at < stop:
+                n = min(16 - (at & 15), stop - at)
+                if g == groups.shape[0]:
+                    groups = _longer(groups, g)
+                groups[g, 0], groups[g, 1] = at, n
+                g += 1
+                at += n
+            k = stop << 8
+        if k < split:  # fewer than 16 blocks, in one sixteen: spans begin at their own size
+            if b == blocks.shape[0]:
+                blocks = _longer(blocks, b)
+            blocks[b, 0], blocks[b, 1] = k >> 4, (split - k) >> 4
+            b += 1
+            k = split
+        while k < end:
+            n = min(16 - (k & 15), end - k)
+            if e == entries.shape[0]:
+                entries = _longer(entries, e)
+            entries[e, 0], entries[e, 1] = k, n
+            e += 1
+            k += n
+    return groups, g, blocks, b, entries, e
+
+
+@kernel
+def _behind(runs, count, more, number):
+    """Runs with others behind them."""
+    while count + number > runs.shape[0]:
+        runs = _longer(runs, count)
+    runs[count : count + number] = more[:number]
+    return runs
+
+
+@kernel
 def match(c, t, batch, first, stop, counters):
-    """(events, rows) for events first … stop of a batch."""
+    """(events, rows) for events first … stop of a batch.
+
+    Level by level: what all lists of an event have to show on one level is looked at before
+    anything on the next, so that the waits for memory overlap.
+    """
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     extra, c_word_start, c_word_count, c_word = c.extra, c.word_start, c.word_count, c.word
     head = t.head
-    entry_row, entry_signature, entry_box = t.row, t.signature, t.box
-    hull, group = t.hull, t.group
+    entry_row, entry_signature, box, hull, group = t.row, t.signature, t.box, t.hull, t.group
     start, attr, value = batch.start, batch.attr, batch.value
     word_start, word = batch.word_start, batch.word
     dense = np.full(max(batch.columns, 2), np.nan)
     out = np.empty(1024, np.int32)
     events = np.empty(1024, np.int32)
-    ahead = np.empty(64, np.int64)
-    sink = np.empty(1)
-    touched = 0.0
+    groups = np.empty((64, 2), np.int64)
+    blocks = np.empty((64, 2), np.int64)
+    entries = np.empty((64, 2), np.int64)
+    found = np.empty((64, 2), np.int64)
+    hits = np.empty((64, 2), np.int64)
+    lanes = np.zeros(16, np.uint8)
+    sink = np.empty(1, np.float32)
+    touched = np.uint64(0)
     m = 0
     candidates = 0
     for e in range(first, stop):
@@ -373,71 +488,57 @@ def match(c, t, batch, first, stop, counters):
         has = _FLAGS
         for w in range(w0, w1):
             has |= _bit(word[w])
+            if word[w] < head.shape[0]:
+                touched += np.uint64(head[word[w], LENGTH])
         lacking = ~has
-        # What will be looked at is read ahead: loads that do not wait for each other overlap.
-        if ahead.size < w1 - w0:
-            ahead = np.empty(2 * (w1 - w0), np.int64)
-        for w in range(w0, w1):
-            ahead[w - w0] = -1
-            if word[w] < head.shape[0] and head[word[w], LENGTH] > 0:
-                ahead[w - w0] = head[word[w], START]
-        for w in range(w1 - w0):
-            if ahead[w] >= 0:
-                k = ahead[w]
-                touched += hull[k // BLOCK, 0] + group[k // GROUP, 0] + entry_box[k, 0]
-                touched += entry_signature[k] & ONE
-        for w in range(w0, w1):
-            if ahead[w - w0] < 0:
+        groups, n_groups, blocks, n_blocks, entries, n_entries = _levels(
+            head, word, w0, w1, groups, blocks, entries
+        )
+        found, n, _ = _descend(
+            group, groups, n_groups, x_below, x_above, y_below, y_above, lanes, found, 16, sink
+        )
+        blocks = _behind(blocks, n_blocks, found, n)
+        found, n, _ = _descend(
+            hull, blocks, n_blocks + n, x_below, x_above, y_below, y_above, lanes, found, 16, sink
+        )
+        entries = _behind(entries, n_entries, found, n)
+        hits, n, looked = _descend(
+            box, entries, n_entries + n, x_below, x_above, y_below, y_above, lanes, hits, 1, sink
+        )
+        candidates += looked
+        while m + n > out.size:
+            out, events = _longer(out, m), _longer(events, m)
+        for h in range(n):
+            touched += entry_signature[hits[h, 0]] + np.uint64(entry_row[hits[h, 0]])
+        for h in range(n):
+            i = hits[h, 0]
+            if entry_signature[i] & lacking:
                 continue
-            begin = ahead[w - w0]
-            end = begin + head[word[w], LENGTH]
-            split = begin + head[word[w], ORDERED]
-            k = begin
-            while k < end:
-                upto = end
-                if k < split:
-                    whole = k & (GROUP - 1) == 0 and k + GROUP <= split
-                    if whole and _apart(group, k // GROUP, x_below, x_above, y_below, y_above):
-                        k += GROUP
-                        continue
-                    upto = k + BLOCK
-                    if _apart(hull, k // BLOCK, x_below, x_above, y_below, y_above):
-                        k = upto
-                        continue
-                candidates += upto - k
-                if m + upto - k > out.size:
-                    while m + upto - k > out.size:
-                        out, events = _longer(out, m), _longer(events, m)
-                for i in range(k, upto):
-                    if entry_signature[i] & lacking:
-                        continue
-                    if _apart(entry_box, i, x_below, x_above, y_below, y_above):
-                        continue
-                    row = entry_row[i]
-                    sure = (
-                        entry_signature[i] & MORE_PREDICATES == 0
-                        and entry_box[i, 0] < x_below and x_above < entry_box[i, 2]
-                        and entry_box[i, 1] < y_below and y_above < entry_box[i, 3]
-                    )  # fmt: skip
-                    if not sure:
-                        p = np.int64(c_start[row])
-                        p1 = p + np.int64(c_count[row])
-                        while p < p1:
-                            v = dense[c_attr[p]]
-                            if not (c_low[p] <= v <= c_high[p]):
-                                break
-                            p += 1
-                        if p < p1:
-                            continue
-                    if entry_signature[i] & MORE_WORDS:
-                        s0 = np.int64(c_word_start[extra[row]])
-                        s1 = s0 + np.int64(c_word_count[extra[row]])
-                        if not contains_sorted(word, w0, w1, c_word, s0, s1):
-                            continue
-                    out[m] = row
-                    events[m] = e - first
-                    m += 1
-                k = upto
+            row = entry_row[i]
+            k = side(i, 0)
+            sure = (
+                entry_signature[i] & MORE_PREDICATES == 0
+                and box[k] < x_below and x_above < box[k + 32]
+                and box[k + 16] < y_below and y_above < box[k + 48]
+            )  # fmt: skip
+            if not sure:
+                p = np.int64(c_start[row])
+                p1 = p + np.int64(c_count[row])
+                while p < p1:
+                    v = dense[c_attr[p]]
+                    if not (c_low[p] <= v <= c_high[p]):
+                        break
+                    p += 1
+                if p < p1:
+                    continue
+            if entry_signature[i] & MORE_WORDS:
+                s0 = np.int64(c_word_start[extra[row]])
+                s1 = s0 + np.int64(c_word_count[extra[row]])
+                if not contains_sorted(word, w0, w1, c_word, s0, s1):
+                    continue
+            out[m] = row
+            events[m] = e - first
+            m += 1
         for k in range(start[e], start[e + 1]):
             dense[attr[k]] = np.nan
         counters[0] += w1 - w0
