@@ -506,14 +506,15 @@ def match(c, t, batch, first, stop, counters):
             box, entries, n_entries + n, x_below, x_above, y_below, y_above, lanes, hits, 1, sink
         )
         candidates += looked
-        while m + n > out.size:
-            out, events = _longer(out, m), _longer(events, m)
-        for h in range(n):
-            touched += entry_signature[hits[h, 0]] + np.uint64(entry_row[hits[h, 0]])
+        kept = 0
         for h in range(n):
             i = hits[h, 0]
-            if entry_signature[i] & lacking:
-                continue
+            hits[kept, 0] = i
+            kept += entry_signature[i] & lacking == 0
+        while m + kept > out.size:
+            out, events = _longer(out, m), _longer(events, m)
+        for h in range(kept):
+            i = hits[h, 0]
             row = entry_row[i]
             k = side(i, 0)
             sure = (
