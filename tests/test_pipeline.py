@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -120,6 +123,25 @@ class TestRestarting:
         assert space.report("one") is None
         assert self.run(tmp_path) == ["one", "two", "three"]
         assert not (tmp_path / "one" / "rubbish.parquet").exists()
+
+    def test_two_runs_do_not_share_a_folder(self, tmp_path: Path):
+        first, second = Workspace(str(tmp_path / "w")), Workspace(str(tmp_path / "w"))
+        with first.held():
+            first.check()
+            with pytest.raises(DatasetError, match="another pipeline is at work"), second.held():
+                raise AssertionError("both are in")
+        with second.held():
+            pass
+
+    def test_a_run_that_was_killed_holds_nothing(self, tmp_path: Path):
+        code = (
+            "import os, signal, sys\nfrom nearcast.spark.stages import Workspace\n"
+            "with Workspace(sys.argv[1]).held():\n    os.kill(os.getpid(), signal.SIGKILL)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "w")], check=False)
+        assert done.returncode == -signal.SIGKILL
+        with Workspace(str(tmp_path / "w")).held():
+            pass
 
     def test_foreseeing_changes_nothing(self, tmp_path: Path):
         done: list[str] = []

@@ -135,3 +135,15 @@ def test_what_a_session_of_ours_has(spark: SparkSession):
     assert os.environ["PYSPARK_PYTHON"]
     assert spark.sparkContext.getConf().get("spark.ui.enabled") == "false"
     assert spark.range(3).count() == 3
+
+
+def test_what_killed_processes_left_is_swept(tmp_path: Path):
+    from nearcast.spark.shipping import _sweep
+
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                          capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    names = [f"nearcast-spark-{dead}-a", f"nearcast-spark-{os.getpid()}-b", "nearcast-spark-c-d"]
+    for name in names:
+        (tmp_path / name / "match-1").mkdir(parents=True)
+    _sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])

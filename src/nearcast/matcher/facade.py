@@ -21,6 +21,7 @@ from nearcast.errors import (
 )
 from nearcast.index import registry
 from nearcast.index.base import (
+    Capabilities,
     ClauseStore,
     Counters,
     EventBatch,
@@ -305,7 +306,7 @@ class Matcher:
         registry.require(self.entry.name, subscriptions=True)
         _check_type("event", event, Event)
         moment = event.end if now is None else to_micros(now, "now")
-        with self._reading():
+        with self._reading(self.entry.subscriptions):
             encoded = encode_event(event, self.schema, self.space, intern=False)
             batch = batch_of_one(encoded, len(self.schema.columns))
             rows = self.index.match_event(batch, 0, counters)
@@ -349,7 +350,7 @@ class Matcher:
         registry.require(self.entry.name, subscriptions=True)
         moment = None if now is None else to_micros(now, "now")
         given = bulk.listed(events, Event)
-        with self._reading():
+        with self._reading(self.entry.subscriptions):
             draft = bulk.encode_events(given, self.schema, self.space, intern=False)
             nows = draft.ends if moment is None else np.full(draft.size, moment, np.int64)
             pairs = self._parallel(draft.batch, nows, draft.view)
@@ -556,7 +557,7 @@ class Matcher:
         registry.require(self.entry.name, events=True)
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
-        with self._lock.write():  # a match may drop what has expired, and that is a change
+        with self._reading(self.entry.events):
             clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
             if subscription.expires is not None and subscription.expires <= moment:
                 return []
@@ -728,10 +729,12 @@ class Matcher:
         with self._lock.write(), self.schema.attempt():
             yield
 
-    def _reading(self) -> Any:
-        """Share the lock, unless the index keeps scratch space between calls."""
-        capabilities = self.entry.subscriptions
-        if capabilities is not None and capabilities.threads:
+    def _reading(self, side: Capabilities | None) -> Any:
+        """Share the lock, unless a match on this side of the index changes something there.
+
+        It may keep scratch space between calls, or drop what has expired.
+        """
+        if side is not None and side.threads:
             return self._lock.read()
         return self._lock.write()
 

@@ -7,6 +7,8 @@ A path without a scheme is local; `s3a://`, `hdfs://`, `gs://` and the like are 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 from nearcast.errors import DatasetError
 
-__all__ = ["File", "Folder"]
+__all__ = ["File", "Folder", "alone_in"]
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
@@ -139,3 +141,24 @@ class Folder:
         while not place.exists():
             place = place.parent
         return shutil.disk_usage(place).free
+
+
+@contextmanager
+def alone_in(path: str) -> Iterator[bool]:
+    """Whether no other process has this local file now; until the end none will get it.
+
+    The lock is the operating system's and goes with the process, however that ends. Where
+    there are no such locks, everybody is alone.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

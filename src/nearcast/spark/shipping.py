@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["live_events", "ship_matcher", "ship_table"]
 
+_PREFIX = "nearcast-spark-"
 _served: dict[tuple[str | None, str], str] = {}
 
 
@@ -70,9 +71,31 @@ def _fresh(shared: str | None) -> Path:
 
 @cache
 def _scratch() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="nearcast-spark-"))
+    _sweep(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _sweep(root: Path) -> None:
+    """Remove what processes of this user left behind that were killed."""
+    for folder in root.glob(f"{_PREFIX}[0-9]*-*"):
+        number = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            if folder.stat().st_uid == os.getuid() and not _runs(int(number)):
+                shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError, AttributeError):  # gone already, not ours, no such system
+            continue
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _sent(spark: SparkSession, path: str, seen: bool) -> str | None:

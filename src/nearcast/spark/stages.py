@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from nearcast.errors import DatasetError
-from nearcast.spark.folders import Folder
+from nearcast.spark.folders import Folder, alone_in
 
 __all__ = ["Listener", "Silent", "Stage", "StageReport", "Workspace"]
 
@@ -95,6 +95,29 @@ class Workspace:
                 f"{free / 1e6:,.0f} MB are free; give --out on another disk"
             )
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of the folder; a run that was killed holds nothing.
+
+        Only on local disks: elsewhere nobody can be kept out.
+        """
+        self._claim()
+        if self.root.remote:
+            yield
+            return
+        with alone_in((self.root / _ROOT).path) as alone:
+            if not alone:
+                raise DatasetError(
+                    f"another pipeline is at work in {self.root}; wait for it, or give another "
+                    "--out"
+                )
+            yield
+
+    def _claim(self) -> None:
+        """Say whose folder this is."""
+        if not (self.root / _ROOT).exists():
+            (self.root / _ROOT).write_text("the folder of a nearcast pipeline\n")
+
     def folder(self, stage: str) -> Folder:
         """Where a stage's output is."""
         return self.root / stage
@@ -157,8 +180,7 @@ class Workspace:
         self.listener.begin(stage.name)
         fingerprint = self.fingerprint(stage)
         folder = self.folder(stage.name)
-        if not (self.root / _ROOT).exists():
-            (self.root / _ROOT).write_text("the folder of a nearcast pipeline\n")
+        self._claim()
         (folder / _MARKER).remove()
         folder.remove()
         started = time.perf_counter()
