@@ -49,6 +49,27 @@ class Clauses(NamedTuple):
     """Shapes one after another: kind, number of floats, floats."""
 
 
+#: Where every store begins; arrays without items can be shared.
+_NO_CLAUSES = Clauses(
+    start=np.empty(0, np.uint32),
+    count=np.empty(0, np.uint16),
+    owner=np.empty(0, np.int32),
+    extra=np.empty(0, np.int32),
+    attr=np.empty(0, np.uint16),
+    low=np.empty(0),
+    high=np.empty(0),
+    word_start=np.empty(0, np.uint32),
+    word_count=np.empty(0, np.uint16),
+    word=np.empty(0, np.int32),
+    shape_start=np.empty(0, np.uint32),
+    shape_count=np.empty(0, np.uint16),
+    shape=np.empty(0),
+)
+_OF_ROWS = ("start", "count", "owner", "extra")
+_OF_PREDICATES = ("attr", "low", "high")
+_OF_EXTRAS = ("word_start", "word_count", "shape_start", "shape_count")
+
+
 class Extra(NamedTuple):
     """What a clause has beside its intervals."""
 
@@ -109,21 +130,7 @@ class ClauseStore:
         self._shapes = Spans()
         self.residuals: dict[int, tuple[Any, ...]] = {}
         """Row → residual predicates, where there are any."""
-        self.table = Clauses(
-            start=np.empty(0, np.uint32),
-            count=np.empty(0, np.uint16),
-            owner=np.empty(0, np.int32),
-            extra=np.empty(0, np.int32),
-            attr=np.empty(0, np.uint16),
-            low=np.empty(0),
-            high=np.empty(0),
-            word_start=np.empty(0, np.uint32),
-            word_count=np.empty(0, np.uint16),
-            word=np.empty(0, np.int32),
-            shape_start=np.empty(0, np.uint32),
-            shape_count=np.empty(0, np.uint16),
-            shape=np.empty(0),
-        )
+        self.table = _NO_CLAUSES
 
     def __len__(self) -> int:
         return self.rows - len(self._free_rows)
@@ -146,24 +153,26 @@ class ClauseStore:
 
     def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:
         t = self.table
-        if (
-            rows <= t.start.size
-            and predicates <= t.attr.size
-            and extras <= t.word_start.size
-            and words <= t.word.size
-            and shapes <= t.shape.size
-        ):
+        short = [
+            (size, names)
+            for have, size, names in (
+                (t.start.size, rows, _OF_ROWS),
+                (t.attr.size, predicates, _OF_PREDICATES),
+                (t.word_start.size, extras, _OF_EXTRAS),
+                (t.word.size, words, ("word",)),
+                (t.shape.size, shapes, ("shape",)),
+            )
+            if size > have
+        ]
+        if not short:
             return
         if predicates >= 2**32 or words >= 2**32 or shapes >= 2**32:
             raise CapacityError(
                 "predicates of one matcher", max(predicates, words, shapes), 2**32,
                 "split the subscriptions over several matchers",
             )  # fmt: skip
-        sizes = dict.fromkeys(("start", "count", "owner", "extra"), rows)
-        sizes |= dict.fromkeys(("attr", "low", "high"), predicates)
-        sizes |= dict.fromkeys(("word_start", "word_count", "shape_start", "shape_count"), extras)
-        sizes |= {"word": words, "shape": shapes}
-        self.table = Clauses(**{k: grown(getattr(t, k), n) for k, n in sizes.items()})
+        larger = {name: grown(getattr(t, name), size) for size, names in short for name in names}
+        self.table = t._replace(**larger)
 
     def _widen(self) -> None:
         """Make room for column numbers that do not fit 16 bits."""

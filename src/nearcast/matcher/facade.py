@@ -562,14 +562,17 @@ class Matcher:
             if subscription.expires is not None and subscription.expires <= moment:
                 return []
             query = ClauseStore()
-            found: set[int] = set()
-            for clause in clauses:
-                found.update(self._events_of(query, query.append(0, *clause), moment))
-            ids = self._live.ids.ids_of(self._live.store.table.slot[sorted(found)])
+            found = [self._events_of(query, query.append(0, *clause), moment) for clause in clauses]
+            if not found:
+                return []
+            rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+            slots = self._live.store.table.slot.take(rows)
+            slots.sort()  # see _match_one
+            ids = self._live.ids.ids_of(slots)
         ids.sort()
         return ids
 
-    def _events_of(self, query: ClauseStore, row: int, now: int) -> list[int]:
+    def _events_of(self, query: ClauseStore, row: int, now: int) -> Rows:
         """The event rows that one clause row wants."""
         capabilities = self.entry.events
         assert capabilities is not None
@@ -580,14 +583,16 @@ class Matcher:
             count = verify.keep_events(
                 table, row, live, candidates, now, self.space == "globe", not capabilities.words
             )
-        residuals = query.residuals.get(row, ())
-        found = [
-            e for e in candidates[:count].tolist()
-            if not residuals or self._event_passes(residuals, e)
-        ]  # fmt: skip
-        box = query.box(row)
-        if box is not None and self._live.extended:
-            found += self._extended_events(query, row, box, now)
+        found: Rows = candidates[:count]
+        residuals = query.residuals.get(row)
+        if residuals:
+            kept = [e for e in found.tolist() if self._event_passes(residuals, e)]
+            found = np.array(kept, np.int32)
+        if self._live.extended:
+            box = query.box(row)
+            if box is not None:
+                more = self._extended_events(query, row, box, now)
+                found = np.concatenate([found, np.array(more, np.int32)])
         return found
 
     def _event_passes(self, residuals: tuple[Any, ...], row: int) -> bool:
