@@ -65,6 +65,17 @@ def test_composites_registered_at_different_times_stay_apart() -> None:
     assert [one.composite_id for one in found] == ["early"]
 
 
+def test_what_was_taken_before_the_save_is_forgotten_without_a_word() -> None:
+    detector = Detector("planar")
+    detector.add(Composite(id="c", text="=|(ARITH: k = 1; 10)(ARITH: k = 2)"))
+    events = [Event(id=str(k), attributes={"k": k}, end=k) for k in (1, 2)]
+    assert len(detector.feed(events)) == 1
+    other = Detector.restore(detector.save())
+    later = Event(id="3", attributes={"k": 3}, end=60_000_000)
+    assert other.feed(later) == detector.feed(later) == []
+    other.check_invariants()
+
+
 @pytest.mark.parametrize(
     "saved", [b"", b"nonsense", pickle.dumps([1]), pickle.dumps({"version": 9})]
 )

@@ -15,8 +15,9 @@ A temporal operator has a window and a body::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from nearcast.clock import Micros
 
@@ -65,6 +66,7 @@ __all__ = [
     "Variable",
     "Window",
     "children",
+    "forget_spans",
     "parts_of",
     "walk",
 ]
@@ -445,3 +447,24 @@ def walk(expression: Expression) -> Iterator[Expression]:
         node = pending.pop()
         yield node
         pending.extend(reversed(children(node)))
+
+
+def forget_spans(pattern: Pattern) -> None:
+    """Take the spans from a pattern that nobody else has.
+
+    They say where errors are; of what is known to be right they would be a third of the bytes.
+    """
+    stack: list[object] = [pattern]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, Node):
+            object.__setattr__(found, "span", None)
+            kind: Any = type(found)
+            stack += [getattr(found, name) for name in _names_of(kind)]
+        elif isinstance(found, tuple):
+            stack += found
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name != "span")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from nearcast.cpsl.analyze import analyze
-from nearcast.cpsl.ast import Expression, Pattern
+from nearcast.cpsl.ast import Expression, Pattern, forget_spans
 from nearcast.cpsl.parser import parse
 from nearcast.cpsl.regions import Regions
 from nearcast.errors import ValidationError
@@ -65,7 +65,9 @@ class Composite:
 
 def _pattern(given: object, regions: Regions | None) -> Pattern:
     if isinstance(given, str):
-        return analyze(parse(given, regions), given)
+        parsed = analyze(parse(given, regions), given)
+        forget_spans(parsed)
+        return parsed
     if isinstance(given, Expression):
         given = Pattern(given)
     if isinstance(given, Pattern):

@@ -147,8 +147,10 @@ class Detector:
 
         All of them or none: a bad event is a BatchError that names its row. An event without
         `end` ends at its `start`, one with neither happens now. Many at once are quicker than
-        one by one, and find the same.
+        one by one, and find the same. With no events, it makes composites ready that are new,
+        so that the next event need not wait for that.
         """
+        self._graph.learn()
         given = [events] if isinstance(events, Event) else _listed(events)
         checked = self._checked(given)
         ready: list[Timed] = []

@@ -254,14 +254,14 @@ def batch_of(events: Sequence[EncodedEvent], columns: int) -> EventBatch:
     """A batch of encoded events."""
     if len(events) == 1:
         return batch_of_one(events[0], columns)
-    sizes = np.array([(event.attr.size, event.word.size) for event in events], np.int64)
-    starts = np.zeros((len(events) + 1, 2), np.int64)
-    np.cumsum(sizes.reshape(-1, 2), axis=0, out=starts[1:])
+    starts, word_starts = (np.zeros(len(events) + 1, np.int64) for _ in range(2))
+    starts[1:] = np.fromiter((event.attr.size for event in events), np.int64, len(events))
+    word_starts[1:] = np.fromiter((event.word.size for event in events), np.int64, len(events))
     return EventBatch(
-        starts[:, 0].copy(),
+        starts.cumsum(),
         np.concatenate([np.empty(0, np.int32), *(event.attr for event in events)]),
         np.concatenate([np.empty(0), *(event.value for event in events)]),
-        starts[:, 1].copy(),
+        word_starts.cumsum(),
         np.concatenate([_NO_WORDS, *(event.word for event in events)]),
         columns,
     )
