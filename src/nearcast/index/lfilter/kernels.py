@@ -45,7 +45,9 @@ BY_TRIE, BY_LISTS, BY_PRUNING = 0, 1, 2
 # of a word, in nanoseconds.
 STEP = 6.0
 PRUNE = 1000.0
-WEIGH = 6.0
+WEIGH = 20.0
+#: Words of a long message that are weighed: they stand for the others.
+_WEIGHED = 48
 
 
 @kernel
@@ -298,15 +300,22 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
         choice = BY_LISTS
         m = 0
         asked = n_tokens * ASK_ROOT
-        look_on = items * (SCAN + CHECK) > n_tokens * WEIGH + PRUNE
+        n_words = w_start[at + 1] - w_start[at]
+        every = 1 + n_words // _WEIGHED
+        look_on = items * (SCAN + CHECK) > n_words // every * WEIGH + PRUNE
         share, heads = 0.0, 0.0
         if look_on:
-            for k in range(w_start[at], w_start[at + 1]):
+            for k in range(w_start[at], w_start[at + 1], every):
                 if word[k] < shares.shape[0]:
                     share += shares[word[k], 0]
                     heads += shares[word[k], 1]
+            share = min(1.0, share * every)
+            heads = min(1.0, heads * every)
             estimate = ahead * VISIT + items * (SCAN + share * CHECK)
-            pruned = asked + PRUNE + ahead * VISIT + items * heads * CHECK
+            # A word has a child of the root as likely as any, and half of those are elsewhere.
+            likely = 0.5 * n_tokens * (t_first[1] - t_first[0]) / max(1, shares.shape[0])
+            search = likely * steps_of(items / max(ahead, 1.0)) * STEP
+            pruned = asked + PRUNE + ahead * (VISIT + search) + items * heads * CHECK
             look_on = estimate > min(pruned, asked + 0.5 * heads * row.size * TRIE_CHECK)
         if look_on or forced >= 0:
             m = root_children(t_key, t_child, t_mbr, tokens, n_tokens, x0, y0, x1, y1, nodes, index)
