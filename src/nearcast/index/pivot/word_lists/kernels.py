@@ -3,8 +3,8 @@
 A clause stands in the list of the rarest of its words, so that an event looks at no more
 lists than it has words, and seldom at a long one. An entry carries what decides on most
 events without a look elsewhere: its place as four float32, rounded outwards, and a
-signature, one bit a word. A list of more than a few blocks of 16 is kept in Z-order of the
-places, with the hull of every block and of every 16 blocks: an event skips what is elsewhere.
+signature, one bit a word. A list of more than a few blocks of 16 is kept in the order of
+Hilbert's curve, with the hull of every block and of every 16 blocks: an event skips what is elsewhere.
 Boxes of all three levels lie in sixteens, 16 left sides, then 16 lower, right and upper ones:
 a place is held against 16 boxes with a few vector instructions. What came since the last
 ordering stands behind the ordered part: pieces of 1024 ordered by themselves, and fewer than
@@ -136,7 +136,7 @@ def _along(x, y):
 
 
 @kernel
-def _z_order(low, high, bottom, top):
+def _grid_line(low, high, bottom, top):
     """16 bits of the middle of an interval between two bounds; 0 for what is endless."""
     middle = 0.5 * (low + high)
     if not (np.isfinite(middle) and top > bottom):
@@ -171,8 +171,8 @@ def _order_from(t, word, first):
     keys = np.empty(n, np.int64)
     for i in range(n):
         k = start + i
-        x = _z_order(t.box[side(k, 0)], t.box[side(k, 2)], xmin, xmax)
-        y = _z_order(t.box[side(k, 1)], t.box[side(k, 3)], ymin, ymax)
+        x = _grid_line(t.box[side(k, 0)], t.box[side(k, 2)], xmin, xmax)
+        y = _grid_line(t.box[side(k, 1)], t.box[side(k, 3)], ymin, ymax)
         keys[i] = _along(x, y)
     order = np.argsort(keys)
     rows = t.row[start:stop][order]
