@@ -4,7 +4,8 @@ A clause stands in the list of the rarest of its words, so that an event looks a
 lists than it has words, and seldom at a long one. An entry carries what decides on most
 events without a look elsewhere: its place as four float32, rounded outwards, and a
 signature, one bit a word. A list of more than a few blocks of 16 is kept in the order of
-Hilbert's curve, with the hull of every block and of every 16 blocks: an event skips what is elsewhere.
+Hilbert's curve, with the hull of every block and of every 16 blocks: an event skips what is
+elsewhere.
 Boxes of all three levels lie in sixteens, 16 left sides, then 16 lower, right and upper ones:
 a place is held against 16 boxes with a few vector instructions. What came since the last
 ordering stands behind the ordered part: pieces of 1024 ordered by themselves, and fewer than
