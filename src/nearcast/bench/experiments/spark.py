@@ -97,6 +97,9 @@ class _Data:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_CHOICES = ("whole", "ready", "nested")
+
+
 def _trials(plan: Plan) -> Iterator[Trial]:
     most = max(plan.numbers("cores"))
     with ExitStack() as stack:
@@ -111,9 +114,9 @@ def _trials(plan: Plan) -> Iterator[Trial]:
             for n in plan.numbers("n"):
                 data = _Data(name, n, plan.seed, index)
                 stack.callback(data.close)
-                yield from _large(data, engines, most, name, n)
+                yield from _large(plan, data, engines, name, n)
                 data.close()
-            for few in plan.numbers("nested"):
+            for few in plan.numbers("nested") if "nested" in plan.texts("parts") else ():
                 data = _Data(name, few, plan.seed, index)
                 stack.callback(data.close)
                 jobs = ("nested loop", "broadcast")
@@ -122,10 +125,14 @@ def _trials(plan: Plan) -> Iterator[Trial]:
 
 
 def _large(
-    data: _Data, engines: dict[int, Engine], most: int, name: str, n: int
+    plan: Plan, data: _Data, engines: dict[int, Engine], name: str, n: int
 ) -> Iterator[Trial]:
     point: dict[str, Scalar] = {"workload": name, "n": n}
-    yield _trial(WHOLE, data, engines[most], ("broadcast", "partitioned", "grid join"), point)
+    if "whole" in plan.texts("parts"):
+        jobs = ("broadcast", "partitioned", "grid join")
+        yield _trial(WHOLE, data, engines[max(engines)], jobs, point)
+    if "ready" not in plan.texts("parts"):
+        return
     contenders = []
     for cores, engine in engines.items():
         contenders.append(Contender(f"bare, {_cores(cores)}", partial(data.bare, cores)))
@@ -153,7 +160,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
     claims: list[Claim] = []
     for name in dict.fromkeys(str(m.parameters["workload"]) for m in measurements):
         mine = [m for m in measurements if m.parameters["workload"] == name]
-        largest = max(int(m.parameters["n"]) for m in mine if m.operation != NESTED)
+        largest = max((int(m.parameters["n"]) for m in mine if m.operation != NESTED), default=0)
         found = {
             (m.operation, m.contender): m
             for m in mine
@@ -170,6 +177,8 @@ _Found = dict[tuple[str, str], Measurement]
 
 
 def _whole(name: str, n: int, found: _Found, judged: bool) -> list[Claim]:
+    if (WHOLE, "grid join") not in found:
+        return []
     grid = found[WHOLE, "grid join"].spread.median
     claims = []
     for plan in ("broadcast", "partitioned"):
@@ -232,6 +241,7 @@ EXPERIMENT = Experiment(
         Setting("workloads", ("mo",), ("mo",), "mo, or cabs: mo at real pick-ups"),
         Setting("cores", (1, 2), (2,), "Spark's cores; the most take part in all"),
         Setting("index", ("auto",), ("auto",), "which index matches"),
+        Setting("parts", _CHOICES, _CHOICES, "end to end, past a ready index, a nested-loop join"),
     ),
     trials=_trials,
     claims=_claims,
