@@ -106,7 +106,7 @@ class Plane:
         angle = rho / EARTH_RADIUS_M
         sinc = np.divide(np.sin(angle), rho, out=np.full_like(rho, 1 / EARTH_RADIUS_M),
                          where=rho > 0.0)  # fmt: skip
-        up = np.clip(np.cos(angle) * self._sin0 + vs * sinc * self._cos0, -1.0, 1.0)
-        turn = np.arctan2(us * sinc, self._cos0 * np.cos(angle) - self._sin0 * vs * sinc)
-        lon = (self.x0 + np.degrees(turn) + 180.0) % 360.0 - 180.0
-        return lon, np.degrees(np.arcsin(up))
+        up = np.cos(angle) * self._sin0 + vs * sinc * self._cos0
+        east, on = us * sinc, self._cos0 * np.cos(angle) - self._sin0 * vs * sinc
+        lon = (self.x0 + np.degrees(np.arctan2(east, on)) + 180.0) % 360.0 - 180.0
+        return lon, np.degrees(np.arctan2(up, np.hypot(east, on)))  # at a pole arcsin is coarse

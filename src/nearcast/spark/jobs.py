@@ -108,6 +108,7 @@ class Pipeline:
         space = self._space()
         started = time.perf_counter()
         stages = self._checked(job, space)
+        space.foresee(stages)  # before anything is written: what is needed must be there
         with space.held(), _micros_in_parquet(self.spark):
             reports = [space.run(stage) for stage in stages]
         return Summary(tuple(reports), time.perf_counter() - started)
