@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -158,7 +160,8 @@ class Detector:
             self._accept(start, end, event, ready)
         found: list[CompositeEvent] = []
         for first in range(0, len(ready), _PIECE):
-            self._process(ready[first : first + _PIECE], found)
+            with _without_collections():
+                self._process(ready[first : first + _PIECE], found)
         return found
 
     def _checked(self, events: list[Event]) -> list[tuple[Micros, Micros, Event]]:
@@ -372,6 +375,22 @@ class Detector:
     def check_invariants(self) -> None:
         """Raise AssertionError where the graph contradicts itself or keeps what cannot match."""
         state.check(self)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Put Python's cyclic collector off for a piece of the stream.
+
+    Detections stay, and make it look through thousands of composites again and again in
+    search of cycles that are not there: a third of the time of a batch.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _span(value: object, field: str) -> Micros:
