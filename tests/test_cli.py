@@ -359,6 +359,13 @@ class TestBench:
         (record,) = tmp_path.glob("ground/*.json")
         assert json.loads(record.read_text())["command"] in (tmp_path / "report.html").read_text()
 
+    def test_a_mistyped_part_is_told_and_leaves_no_record(self, tmp_path: Path):
+        asked = ("bench", "spatio-textual", "--quick", "--set", "parts=porbes")
+        code, text = run(*asked, "--out", str(tmp_path))
+        assert code != 0
+        assert "--set parts=porbes leaves nothing to measure" in " ".join(text.split())
+        assert not list(tmp_path.iterdir())
+
     def test_a_report_of_nothing(self, tmp_path: Path):
         code, text = run("bench", "--report", "--out", str(tmp_path))
         assert code != 0

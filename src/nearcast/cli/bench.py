@@ -134,6 +134,12 @@ def _run(chosen: Experiment, request: _Request, quiet: bool) -> Record:
     plan = settle(chosen, request.given, quick=request.quick, seed=request.seed)
     with watching(quiet=quiet) as listener:
         measurements = tuple(measure_all(chosen.trials(plan), request.repetitions, listener))
+    if not measurements:
+        asked = " ".join(f"--set {name}={value}" for name, value in request.given.items())
+        raise BenchError(
+            f"{asked or request.experiment} leaves nothing to measure; nearcast bench --list "
+            "names the values"
+        )
     claims = chosen.claims(measurements)
     return Record(
         experiment=chosen.name,

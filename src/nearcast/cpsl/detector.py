@@ -152,16 +152,13 @@ class Detector:
         one by one, and find the same. With no events, it makes composites ready that are new,
         so that the next event need not wait for that.
         """
-        self._graph.learn()
         given = [events] if isinstance(events, Event) else _listed(events)
         checked = self._checked(given)
         ready: list[Timed] = []
         for start, end, event in checked:
             self._accept(start, end, event, ready)
         found: list[CompositeEvent] = []
-        for first in range(0, len(ready), _PIECE):
-            with _without_collections():
-                self._process(ready[first : first + _PIECE], found)
+        self._process_all(ready, found)
         return found
 
     def _checked(self, events: list[Event]) -> list[tuple[Micros, Micros, Event]]:
@@ -230,8 +227,7 @@ class Detector:
         ready: list[Timed] = []
         while self._held and self._held[0][0] <= moment:
             ready.append(heappop(self._held))
-        for first in range(0, len(ready), _PIECE):
-            self._process(ready[first : first + _PIECE], found)
+        self._process_all(ready, found)
         if not self._graph.started:
             self._graph.move_to(moment)
         while self._graph.timers.next() <= moment:
@@ -243,10 +239,15 @@ class Detector:
         self._epoch += 1
         return found
 
+    def _process_all(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
+        self._graph.learn()
+        for first in range(0, len(ready), _PIECE):
+            with _without_collections():
+                self._process(ready[first : first + _PIECE], found)
+
     def _process(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
         """Match a piece of the stream at once, then go through it step by step."""
         graph = self._graph
-        graph.learn()
         timers = graph.timers
         kind = GlobeInstance if graph.relations.globe else Instance
         matched = self._matched([entry[3] for entry in ready])

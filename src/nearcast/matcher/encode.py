@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +62,7 @@ class EncodedEvent(NamedTuple):
 
 _NO_WORDS = np.empty(0, np.int32)
 _NUMBERS = frozenset((int, float))
+_UNKNOWN = -1  # the column of an attribute that nobody asks for
 
 
 def fixed_region(
@@ -202,18 +204,18 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
     if intern:
         _intern(event, schema)
     attributes = event.attributes
-    columns: list[int | None] = [] if place is None else [X, Y]
+    columns: list[int] = [] if place is None else [X, Y]
     values: list[Value] = [] if place is None else [*place]
     values += attributes.values()
     if _NUMBERS.issuperset(map(type, values)):  # the usual case, without a loop in Python
-        columns += map(schema.codes["number"].get, attributes)
+        columns += map(schema.codes["number"].get, attributes, repeat(_UNKNOWN))
     else:
         _encode_mixed(attributes, schema, columns, values)
-    if None in columns:
-        values = [v for v, column in zip(values, columns, strict=True) if column is not None]
-        columns = [column for column in columns if column is not None]
+    if _UNKNOWN in columns:
+        values = [v for v, column in zip(values, columns, strict=True) if column != _UNKNOWN]
+        columns = [column for column in columns if column != _UNKNOWN]
     attr, value = np.array(columns, np.int32), np.array(values, np.float64)
-    if columns != sorted(columns):  # type: ignore[type-var]
+    if columns != sorted(columns):
         order = attr.argsort()
         attr, value = attr[order], value[order]
     words = schema.words
@@ -222,18 +224,18 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
 
 
 def _encode_mixed(
-    attributes: Mapping[str, Value], schema: Schema, columns: list[int | None], values: list[Value]
+    attributes: Mapping[str, Value], schema: Schema, columns: list[int], values: list[Value]
 ) -> None:
     """Append the columns of attributes of any type; put codes for values that are no numbers."""
     numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
     for name, value in attributes.items():
         if isinstance(value, bool):
-            columns.append(flags.get(name))
+            columns.append(flags.get(name, _UNKNOWN))
         elif isinstance(value, str):
             values[len(columns)] = schema.strings.get(value, -1)
-            columns.append(texts.get(name))
+            columns.append(texts.get(name, _UNKNOWN))
         else:
-            columns.append(numbers.get(name))
+            columns.append(numbers.get(name, _UNKNOWN))
 
 
 def _intern(event: Event, schema: Schema) -> None:

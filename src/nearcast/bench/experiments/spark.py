@@ -116,7 +116,9 @@ def _trials(plan: Plan) -> Iterator[Trial]:
                 stack.callback(data.close)
                 yield from _large(plan, data, engines, name, n)
                 data.close()
-            for few in plan.numbers("nested") if "nested" in plan.texts("parts") else ():
+            if "nested" not in plan.texts("parts"):
+                continue
+            for few in plan.numbers("nested"):
                 data = _Data(name, few, plan.seed, index)
                 stack.callback(data.close)
                 jobs = ("nested loop", "broadcast")

@@ -402,6 +402,15 @@ def _descend(box, runs, count, x_below, x_above, y_below, y_above, lanes, out, w
 
 
 @kernel
+def _with_run(runs, used, first, number):
+    """Runs with one more behind those used."""
+    if used == runs.shape[0]:
+        runs = _longer(runs, used)
+    runs[used, 0], runs[used, 1] = first, number
+    return runs
+
+
+@kernel
 def _levels(head, words, w0, w1, groups, blocks, entries):
     """What an event must look at of the lists of its words, as runs of boxes by level.
 
@@ -419,23 +428,17 @@ def _levels(head, words, w0, w1, groups, blocks, entries):
         if split - k >= GROUP:  # then the list begins with a group
             while at < stop:
                 n = min(16 - (at & 15), stop - at)
-                if g == groups.shape[0]:
-                    groups = _longer(groups, g)
-                groups[g, 0], groups[g, 1] = at, n
+                groups = _with_run(groups, g, at, n)
                 g += 1
                 at += n
             k = stop << 8
         if k < split:  # fewer than 16 blocks, in one sixteen: spans begin at their own size
-            if b == blocks.shape[0]:
-                blocks = _longer(blocks, b)
-            blocks[b, 0], blocks[b, 1] = k >> 4, (split - k) >> 4
+            blocks = _with_run(blocks, b, k >> 4, (split - k) >> 4)
             b += 1
             k = split
         while k < end:
             n = min(16 - (k & 15), end - k)
-            if e == entries.shape[0]:
-                entries = _longer(entries, e)
-            entries[e, 0], entries[e, 1] = k, n
+            entries = _with_run(entries, e, k, n)
             e += 1
             k += n
     return groups, g, blocks, b, entries, e
