@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Spark share one worker: a second JVM would warm up for nothing."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two cores, small and quick; whoever changes a setting puts it back.

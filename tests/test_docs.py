@@ -45,13 +45,24 @@ def test_there_are_examples_and_pages():
     assert len(PAGES) > 10
 
 
-@pytest.mark.parametrize(("where", "code"), [pytest.param(*e, id=e[0]) for e in examples()])
-def test_every_example_runs(
-    where: str, code: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
-):
-    if "nearcast.spark" in code:  # the examples share the tests' session
-        request.getfixturevalue("spark")
+def run(where: str, code: str) -> None:
     exec(compile(code, where, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [pytest.param(*e, id=e[0]) for e in examples() if "nearcast.spark" not in e[1]],
+)
+def test_every_example_runs(where: str, code: str, capsys: pytest.CaptureFixture[str]):
+    run(where, code)
+
+
+@pytest.mark.parametrize(
+    ("where", "code"), [pytest.param(*e, id=e[0]) for e in examples() if "nearcast.spark" in e[1]]
+)
+@pytest.mark.usefixtures("spark")
+def test_every_spark_example_runs(where: str, code: str, capsys: pytest.CaptureFixture[str]):
+    run(where, code)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

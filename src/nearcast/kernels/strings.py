@@ -1,8 +1,12 @@
-"""A hash table of strings in flat arrays: some 25 bytes a string beside its own bytes.
+"""A hash table of strings in flat arrays: some 25 bytes a string.
 
-Slot s holds the bytes blob[start[s] : start[s] + length[s]]; `table` maps a hash to a
-slot by linear probing (−1: empty). Deletion shifts the run back, so there are no
-tombstones and no decay.
+Slot s has a cell of 16 bytes. A string of up to 15 bytes is in it, behind a byte with its
+length and before zeros (Numba's machines are all little-endian): one look finds it, and two
+strings are equal if both words of their cells are. A longer one stands in the blob: the
+cell's first word is 255 and its length shifted by a byte, the second where it begins.
+
+`table` maps a hash to a slot by linear probing (−1: empty). Deletion shifts the run back,
+so there are no tombstones and no decay.
 """
 
 from __future__ import annotations
@@ -11,179 +15,256 @@ import numpy as np
 
 from nearcast.jit import kernel
 
+#: Bytes of a cell, the longest string in one, and what stands in place of its length else.
+CELL = 16
+SHORT = 15
+_LONG = np.uint64(255)
+_BYTE = np.uint64(8)
+_ONE = np.uint64(1)
+#: Strings that are entered together: loads that do not wait for each other overlap.
+_TOGETHER = 256
+
 
 @kernel
-def hash_bytes(data, start, stop):
-    """FNV-1a with a final mix (the mask takes the low bits)."""
-    h = np.uint64(14695981039346656037)
-    for i in range(start, stop):
-        h = (h ^ np.uint64(data[i])) * np.uint64(1099511628211)
+def _mixed(a, b):
+    """A hash of two words; the mask takes its low bits."""
+    h = a * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
+    h = (h ^ b) * np.uint64(0xD6E8FEB86659FD93)
     h ^= h >> np.uint64(32)
     h *= np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(29)
-    return h
+    return h ^ (h >> np.uint64(29))
 
 
 @kernel
-def _same(blob, start, length, data, d0, d1):
-    if length != d1 - d0:
+def _word(data, first, stop):
+    """Up to eight bytes as a word, the first one lowest."""
+    word = np.uint64(0)
+    for i in range(stop - 1, first - 1, -1):
+        word = (word << _BYTE) | np.uint64(data[i])
+    return word
+
+
+@kernel
+def _key(data, first, stop):
+    """(hash, first word, second word) of a string: its cell, if it is short."""
+    size = stop - first
+    if size <= SHORT:
+        a = (_word(data, first, min(first + 7, stop)) << _BYTE) | np.uint64(size)
+        b = _word(data, first + 7, stop)
+        return _mixed(a, b), a, b
+    h = np.uint64(size)
+    for i in range(first, stop, 8):
+        h = _mixed(h, _word(data, i, min(i + 8, stop)))
+    return h, _LONG | (np.uint64(size) << _BYTE), np.uint64(0)
+
+
+@kernel
+def _same(cells, blob, slot, a, b, data, first):
+    """Whether a slot holds the string with this key."""
+    if cells[slot, 0] != a:
         return False
-    for i in range(length):
-        if blob[start + i] != data[d0 + i]:
+    if a & _LONG != _LONG:
+        return cells[slot, 1] == b
+    begin = np.int64(cells[slot, 1])
+    for i in range(np.int64(a >> _BYTE)):
+        if blob[begin + i] != data[first + i]:
             return False
     return True
 
 
 @kernel
-def find(table, blob, start, length, data, d0, d1):
-    """The slot of the string data[d0:d1], −1 if it is not there."""
+def _hash(cells, blob, slot):
+    a, b = cells[slot, 0], cells[slot, 1]
+    if a & _LONG != _LONG:
+        return _mixed(a, b)
+    return _key(blob, np.int64(b), np.int64(b + (a >> _BYTE)))[0]
+
+
+@kernel
+def _seek(table, cells, blob, data, first, h, a, b):
+    """Where in the table a string stands, or the empty place where it would."""
     mask = np.uint64(table.size - 1)
-    at = hash_bytes(data, d0, d1) & mask
-    while table[at] >= 0:
-        slot = table[at]
-        if _same(blob, start[slot], np.int64(length[slot]), data, d0, d1):
-            return np.int64(slot)
-        at = (at + np.uint64(1)) & mask
-    return np.int64(-1)
+    at = h & mask
+    while table[at] >= 0 and not _same(cells, blob, table[at], a, b, data, first):
+        at = (at + _ONE) & mask
+    return at
 
 
 @kernel
-def find_many(table, blob, start, length, offsets, data, count):
-    """The slots of `count` strings, −1 for those not there."""
-    out = np.empty(count, np.int32)
-    for i in range(count):
-        out[i] = find(table, blob, start, length, data, offsets[i], offsets[i + 1])
-    return out
+def find(table, cells, blob, data, first, stop):
+    """The slot of the string data[first:stop], −1 if it is not there."""
+    h, a, b = _key(data, first, stop)
+    return np.int64(table[_seek(table, cells, blob, data, first, h, a, b)])
 
 
 @kernel
-def place(table, blob, start, length, slot):
-    """Enter a slot whose bytes stand in the blob already."""
+def place_many(table, cells, blob, slots):
+    """Enter many slots whose strings are all different into a table without them."""
     mask = np.uint64(table.size - 1)
-    at = hash_bytes(blob, start[slot], start[slot] + np.int64(length[slot])) & mask
-    while table[at] >= 0:
-        at = (at + np.uint64(1)) & mask
-    table[at] = slot
-
-
-@kernel
-def place_many(table, blob, start, length, slots):
-    """Enter many slots whose bytes stand in the blob already."""
     for slot in slots:
-        place(table, blob, start, length, slot)
+        at = _hash(cells, blob, slot) & mask
+        while table[at] >= 0:
+            at = (at + _ONE) & mask
+        table[at] = slot
 
 
 @kernel
-def insert_many(table, blob, start, length, slots, offsets, data, count, at_byte):
-    """Copy `count` strings behind `at_byte` of the blob and enter them under `slots`.
+def insert_many(table, cells, blob, used, slots, offsets, data):
+    """Enter strings (Arrow's layout) under `slots`, long ones behind `used` bytes of the blob.
 
-    Returns `count`, or the number of the first string that is there already; those
-    before it stay entered.
+    Returns (how many, used bytes): all of them, or as many as stand before the first that is
+    there already.
     """
-    for i in range(count):
-        d0, d1 = offsets[i], offsets[i + 1]
-        if find(table, blob, start, length, data, d0, d1) >= 0:
-            return i
-        slot = slots[i]
-        start[slot] = at_byte
-        length[slot] = d1 - d0
-        for k in range(d1 - d0):
-            blob[at_byte + k] = data[d0 + k]
-        at_byte += d1 - d0
-        place(table, blob, start, length, slot)
-    return count
+    count = slots.size
+    mask = np.uint64(table.size - 1)
+    key = np.empty((_TOGETHER, 3), np.uint64)
+    touched = np.uint64(0)
+    for begin in range(0, count, _TOGETHER):
+        end = min(begin + _TOGETHER, count)
+        for i in range(begin, end):
+            h, a, b = _key(data, offsets[i], offsets[i + 1])
+            k = i - begin
+            key[k, 0], key[k, 1], key[k, 2] = h, a, b
+            touched ^= np.uint64(table[h & mask])
+        for i in range(begin, end):
+            slot = table[key[i - begin, 0] & mask]
+            if slot >= 0:
+                touched ^= cells[slot, 0]
+        for i in range(begin, end):
+            h, a, b = key[i - begin, 0], key[i - begin, 1], key[i - begin, 2]
+            at = _seek(table, cells, blob, data, offsets[i], h, a, b)
+            if table[at] >= 0:
+                return i, used
+            slot = slots[i]
+            table[at] = slot
+            if a & _LONG == _LONG:
+                b = np.uint64(used)
+                for j in range(offsets[i], offsets[i + 1]):
+                    blob[used] = data[j]
+                    used += 1
+            cells[slot, 0], cells[slot, 1] = a, b
+    key[0, 0] = touched  # somewhere: what is not used, the compiler would not read
+    return count, used
 
 
 @kernel
-def remove(table, blob, start, length, slot):
+def remove(table, cells, blob, slot):
     """Take a slot out; the entries behind it move up to close the gap."""
     mask = np.uint64(table.size - 1)
-    at = hash_bytes(blob, start[slot], start[slot] + np.int64(length[slot])) & mask
+    at = _hash(cells, blob, slot) & mask
     while table[at] != slot:
-        at = (at + np.uint64(1)) & mask
+        at = (at + _ONE) & mask
     hole = at
-    step = (at + np.uint64(1)) & mask
+    step = (at + _ONE) & mask
     while table[step] >= 0:
-        s = table[step]
-        home = hash_bytes(blob, start[s], start[s] + np.int64(length[s])) & mask
+        home = _hash(cells, blob, table[step]) & mask
         if ((step - home) & mask) >= ((step - hole) & mask):
-            table[hole] = s
+            table[hole] = table[step]
             hole = step
-        step = (step + np.uint64(1)) & mask
+        step = (step + _ONE) & mask
     table[hole] = -1
 
 
-#: Strings that are fetched together: loads that do not wait for each other overlap.
-_TOGETHER = 256
+@kernel
+def size_of(first_word):
+    """The bytes of a string, by the first word of its cell."""
+    if first_word & _LONG == _LONG:
+        return np.int64(first_word >> _BYTE)
+    return np.int64(first_word & _LONG)
 
 
 @kernel
-def gather(blob, start, length, slots):
-    """The strings of many slots as (offsets, bytes), Arrow's layout.
+def total_size(cells, slots):
+    """The bytes of all strings of some slots."""
+    total = 0
+    for slot in slots:
+        total += size_of(cells[slot, 0])
+    return total
 
-    Where they begin, then a byte of each, then the rest, 256 at a time: millions of random
-    ids are mostly waiting for memory.
+
+@kernel
+def packed(cells, blob, slots):
+    """A blob with the long strings of these slots alone; their cells are put right."""
+    total = 0
+    for slot in slots:
+        if cells[slot, 0] & _LONG == _LONG:
+            total += size_of(cells[slot, 0])
+    tight = np.empty(total, np.uint8)
+    used = 0
+    for slot in slots:
+        if cells[slot, 0] & _LONG == _LONG:
+            begin = np.int64(cells[slot, 1])
+            size = size_of(cells[slot, 0])
+            tight[used : used + size] = blob[begin : begin + size]
+            cells[slot, 1] = used
+            used += size
+    return tight, used
+
+
+@kernel
+def _copied_cells(cells, slots):
+    """The cells of many slots side by side: loads that do not wait for each other overlap."""
+    found = np.empty((slots.size, 2), np.uint64)
+    for i in range(slots.size):
+        found[i, 0] = cells[slots[i], 0]
+        found[i, 1] = cells[slots[i], 1]
+    return found
+
+
+@kernel
+def _write(out, at, found, flat, i, blob):
+    """Write string i of the found cells, `flat` their bytes; returns where it ends.
+
+    A short one is written with all 15 bytes that it may have, beyond its end too, where the
+    next one goes: `out` has room for that behind the last.
     """
+    size = size_of(found[i, 0])
+    if size <= SHORT:
+        s = i * CELL + 1
+        a, b, c, d = flat[s], flat[s + 1], flat[s + 2], flat[s + 3]
+        e, f, g, h = flat[s + 4], flat[s + 5], flat[s + 6], flat[s + 7]
+        out[at], out[at + 1], out[at + 2], out[at + 3] = a, b, c, d
+        out[at + 4], out[at + 5], out[at + 6], out[at + 7] = e, f, g, h
+        if size > 8:
+            for k in range(8, size):
+                out[at + k] = flat[s + k]
+        return at + size
+    begin = np.int64(found[i, 1])
+    for k in range(size):
+        out[at + k] = blob[begin + k]
+    return at + size
+
+
+@kernel
+def gather(cells, blob, slots):
+    """The strings of many slots as (offsets, bytes), Arrow's layout."""
     n = slots.size
+    found = _copied_cells(cells, slots)
+    flat = found.view(np.uint8).reshape(-1)
     offsets = np.empty(n + 1, np.int64)
     offsets[0] = 0
     for i in range(n):
-        offsets[i + 1] = offsets[i] + np.int64(length[slots[i]])
-    data = np.empty(offsets[-1], np.uint8)
-    begin = np.empty(_TOGETHER, np.int64)
-    touched = 0
-    for first in range(0, n, _TOGETHER):
-        stop = min(first + _TOGETHER, n)
-        for i in range(first, stop):
-            begin[i - first] = start[slots[i]]
-        for i in range(first, stop):
-            touched += blob[begin[i - first]] if offsets[i + 1] > offsets[i] else 0
-        for i in range(first, stop):
-            s = begin[i - first]
-            o = offsets[i]
-            for k in range(offsets[i + 1] - o):
-                data[o + k] = blob[s + k]
-    begin[0] = touched  # somewhere: what is not used, the compiler would not read
-    return offsets, data
+        offsets[i + 1] = offsets[i] + size_of(found[i, 0])
+    data = np.empty(offsets[n] + CELL, np.uint8)
+    for i in range(n):
+        _write(data, offsets[i], found, flat, i, blob)
+    return offsets, data[: offsets[n]]
 
 
 @kernel
-def gather_lines(blob, places, slots):
-    """The strings of many slots one after another, a zero byte between them.
-
-    Places first, then one byte of each, then the rest: loads that do not wait for each
-    other overlap: 400 random ids of a million took 2.7 times as long one after another.
-    Eight bytes are copied at once, beyond the end too, where the next ones go.
-    """
+def gather_lines(cells, blob, slots):
+    """The strings of many slots one after another, a zero byte between them."""
     n = slots.size
-    begin = np.empty(n, np.int64)
-    size = np.empty(n, np.int64)
-    total = 0
+    found = _copied_cells(cells, slots)
+    flat = found.view(np.uint8).reshape(-1)
+    total = n
     for i in range(n):
-        begin[i] = places[slots[i], 0]
-        size[i] = places[slots[i], 1]
-        total += size[i] + 1
-    touched = np.uint8(0)
-    for i in range(n):
-        touched ^= blob[begin[i]] if size[i] > 0 else np.uint8(0)
-    out = np.empty(total + 8, np.uint8)
-    last = blob.size - 8
+        total += size_of(found[i, 0])
+    out = np.empty(total + CELL, np.uint8)
     at = 0
     for i in range(n):
-        s = begin[i]
-        end = at + size[i]
-        while at < end and s <= last:
-            a, b, c, d = blob[s], blob[s + 1], blob[s + 2], blob[s + 3]
-            e, f, g, h = blob[s + 4], blob[s + 5], blob[s + 6], blob[s + 7]
-            out[at], out[at + 1], out[at + 2], out[at + 3] = a, b, c, d
-            out[at + 4], out[at + 5], out[at + 6], out[at + 7] = e, f, g, h
-            at += 8
-            s += 8
-        while at < end:
-            out[at] = blob[s]
-            at += 1
-            s += 1
-        out[end] = 0
-        at = end + 1
-    out[total] = touched  # behind the end: what is not used, the compiler would not read
+        at = _write(out, at, found, flat, i, blob)
+        out[at] = 0
+        at += 1
     return out[: max(total - 1, 0)]

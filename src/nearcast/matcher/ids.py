@@ -1,4 +1,4 @@
-"""Ids as slots: a million ids in some 25 bytes each instead of the 160 of a dict."""
+"""Ids as slots: a million short ids in some 25 bytes each instead of the 160 of a dict."""
 
 from __future__ import annotations
 
@@ -32,21 +32,13 @@ class IdTable:
         self._blob = np.empty(0, np.uint8)
         self._used = 0
         self._garbage = 0
-        self._places = np.empty((0, 2), np.int64)
-        """By slot: where its bytes begin and how many there are, side by side in one line."""
+        self._cells = np.empty((0, 2), np.uint64)
+        """By slot: a short id itself, or the length of a long one and its place in the blob."""
         self.slots = 0
         """Slots ever used: one more than the highest."""
         self._free: list[int] = []
         self._zeros = False
         """Whether some id may hold a zero byte."""
-
-    @property
-    def _start(self) -> npt.NDArray[np.int64]:
-        return self._places[:, 0]
-
-    @property
-    def _length(self) -> npt.NDArray[np.int64]:
-        return self._places[:, 1]
 
     def __len__(self) -> int:
         return self.slots - len(self._free)
@@ -64,24 +56,23 @@ class IdTable:
             data = np.frombuffer(id.encode(), np.uint8)
         except (AttributeError, UnicodeEncodeError):  # no string, or none that an id can be
             return -1
-        return int(
-            strings.find(self._table, self._blob, self._start, self._length, data, 0, data.size)
-        )
+        return int(strings.find(self._table, self._cells, self._blob, data, 0, data.size))
 
     def add(self, id: str) -> int:
         """A slot for a new id; raises DuplicateIdError."""
-        if self.get(id) >= 0:
-            raise DuplicateIdError(self._kind, id, self._taken)
         data = np.frombuffer(id.encode(), np.uint8)
-        self._zeros = self._zeros or "\0" in id
-        slot = self._free.pop() if self._free else self.slots
+        slot = self._free[-1] if self._free else self.slots
         self._reserve(max(self.slots, slot + 1), self._used + data.size)
-        self._start[slot] = self._used
-        self._length[slot] = data.size
-        self._blob[self._used : self._used + data.size] = data
-        self._used += data.size
+        offsets, slots = np.array([0, data.size]), np.array([slot], np.int32)
+        done, used = strings.insert_many(
+            self._table, self._cells, self._blob, self._used, slots, offsets, data
+        )
+        if not done:
+            raise DuplicateIdError(self._kind, id, self._taken)
+        del self._free[-1:]
+        self._zeros = self._zeros or "\0" in id
+        self._used = int(used)
         self.slots = max(self.slots, slot + 1)
-        strings.place(self._table, self._blob, self._start, self._length, slot)
         return slot
 
     def add_many(
@@ -93,35 +84,35 @@ class IdTable:
         reused = self._free[kept:]
         fresh = np.arange(self.slots, self.slots + count - len(reused), dtype=np.int32)
         slots = np.concatenate([np.array(reused, np.int32), fresh])
-        total = int(offsets[-1] - offsets[0])
-        self._reserve(self.slots + fresh.size, self._used + total)  # what is free stays out
-        done = strings.insert_many(
-            self._table, self._blob, self._start, self._length, slots, offsets, data, count,
-            self._used,
-        )  # fmt: skip
+        sizes = offsets[1:] - offsets[:-1]
+        long = int(sizes.sum(where=sizes > strings.SHORT))
+        self._reserve(self.slots + fresh.size, self._used + long)  # what is free stays out
+        done, used = strings.insert_many(
+            self._table, self._cells, self._blob, self._used, slots, offsets, data
+        )
         if done < count:
             for slot in slots[:done].tolist():
-                strings.remove(self._table, self._blob, self._start, self._length, slot)
+                strings.remove(self._table, self._cells, self._blob, slot)
             id = bytes(data[offsets[done] : offsets[done + 1]]).decode()
             raise BatchError(done, DuplicateIdError(self._kind, id, self._taken))
-        self._zeros = self._zeros or bool((self._blob[self._used : self._used + total] == 0).any())
+        self._zeros = self._zeros or bool((data[offsets[0] : offsets[-1]] == 0).any())
         del self._free[kept:]
-        self._used += total
+        self._used = int(used)
         self.slots += fresh.size
         return slots
 
     def remove(self, slot: int) -> None:
         """Forget the id in a slot."""
-        strings.remove(self._table, self._blob, self._start, self._length, slot)
-        self._garbage += int(self._length[slot])
+        strings.remove(self._table, self._cells, self._blob, slot)
+        size = int(strings.size_of(self._cells[slot, 0]))
+        self._garbage += size if size > strings.SHORT else 0
         self._free.append(slot)
         if self._garbage > 4096 and self._garbage > self._used // 2:
             self._compact()
 
     def id_of(self, slot: int) -> str:
         """The id in a slot."""
-        start = int(self._start[slot])
-        return self._blob[start : start + int(self._length[slot])].tobytes().decode()
+        return bytes(strings.gather(self._cells, self._blob, np.array([slot]))[1]).decode()
 
     def ids_of(self, slots: npt.NDArray[np.int32]) -> list[str]:
         """The ids of some slots.
@@ -132,7 +123,7 @@ class IdTable:
             return []
         if self._zeros:
             return [self.id_of(slot) for slot in slots.tolist()]
-        joined = strings.gather_lines(self._blob, self._places, slots)
+        joined = strings.gather_lines(self._cells, self._blob, slots)
         return str(joined, "utf-8").split("\0")
 
     def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
@@ -145,7 +136,7 @@ class IdTable:
             return pa.chunked_array(list(pool.map(self._arrow, self._pieces(slots))), pa.string())
 
     def _fits(self, slots: npt.NDArray[np.int32]) -> bool:
-        return int(self._length[slots].sum(dtype=np.int64)) < 2**31
+        return bool(strings.total_size(self._cells, slots) < 2**31)
 
     def _pieces(self, slots: npt.NDArray[np.int32]) -> Iterator[npt.NDArray[np.int32]]:
         """Slots in runs whose ids fit an Arrow string array."""
@@ -159,7 +150,7 @@ class IdTable:
     def _arrow(self, slots: npt.NDArray[np.int32]) -> Any:
         import pyarrow as pa
 
-        offsets, data = strings.gather(self._blob, self._start, self._length, slots)
+        offsets, data = strings.gather(self._cells, self._blob, slots)
         return pa.StringArray.from_buffers(
             slots.size, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)
         )
@@ -170,11 +161,11 @@ class IdTable:
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays."""
-        arrays = (self._table, self._blob, self._places)
+        arrays = (self._table, self._blob, self._cells)
         return sum(int(array.nbytes) for array in arrays)
 
     def _reserve(self, slots: int, used: int) -> None:
-        self._places = grown(self._places, slots)
+        self._cells = grown(self._cells, slots)
         self._blob = grown(self._blob, used)
         if 3 * slots > 2 * self._table.size:
             size = self._table.size
@@ -184,7 +175,7 @@ class IdTable:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        strings.place_many(self._table, self._blob, self._start, self._length, self._live())
+        strings.place_many(self._table, self._cells, self._blob, self._live())
 
     def _live(self) -> npt.NDArray[np.int32]:
         live = np.ones(self.slots, bool)
@@ -193,10 +184,7 @@ class IdTable:
 
     def _compact(self) -> None:
         slots = self._live()
-        offsets, data = strings.gather(self._blob, self._start, self._length, slots)
-        self._blob = data
-        self._start[slots] = offsets[:-1]
-        self._used = data.size
+        self._blob, self._used = strings.packed(self._cells, self._blob, slots)
         self._garbage = 0
 
     def check_invariants(self) -> None:
