@@ -172,7 +172,7 @@ def test_what_is_no_saved_matcher_is_refused(tmp_path: Path):
     with pytest.raises(SavedError, match="cannot be read"):
         Matcher.load(tmp_path)
     (tmp_path / saved.HEADER).write_text(json.dumps({"nearcast_matcher": 99}))
-    with pytest.raises(SavedError, match="format 1"):
+    with pytest.raises(SavedError, match=f"format {saved._FORMAT}"):
         Matcher.load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(SavedError, match="cannot be made"):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown
+from nearcast.kernels.rows import counts_of
 
 __all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra"]
 
@@ -337,7 +338,8 @@ class ClauseStore:
     def column_counts(self) -> npt.NDArray[np.int64]:
         """By column: how many predicates are on it, roughly (freed ones may count)."""
         used = self.table.attr[: self._predicates.used]
-        return np.bincount(used, minlength=self.columns)
+        counts: npt.NDArray[np.int64] = counts_of(used, self.columns)
+        return counts
 
     def shapes(self, row: int) -> list[tuple[int, F8]]:
         """(kind, floats) of the row's exact shapes."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nearcast.clock import FOREVER
 from nearcast.index.columns import Spans, grown
+from nearcast.kernels.rows import counts_of
 
 __all__ = ["EventBatch", "EventStore", "LiveEvents"]
 
@@ -155,7 +156,9 @@ class EventStore:
 
     def column_counts(self) -> npt.NDArray[np.int64]:
         """By column: how many events have it, roughly (freed ones may count)."""
-        return np.bincount(self.table.attr[: self._values.used], minlength=self.columns)
+        used = self.table.attr[: self._values.used]
+        counts: npt.NDArray[np.int64] = counts_of(used, self.columns)
+        return counts
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""

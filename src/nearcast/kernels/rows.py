@@ -82,3 +82,13 @@ def event_satisfies(clause_attr, low, high, c0, c1, event_attr, value, e0, e1):
         if not (low[k] <= v <= high[k]):
             return False
     return True
+
+
+@kernel
+def counts_of(items, size):
+    """How often each number below `size` is among the items (NumPy's would copy them first)."""
+    count = np.zeros(size, np.int64)
+    for item in items:
+        if item < size:
+            count[item] += 1
+    return count

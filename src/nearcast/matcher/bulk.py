@@ -8,8 +8,9 @@ through the same objects as single ones, so errors and semantics are the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -107,20 +108,23 @@ def encode_subscriptions(
 ) -> SubscriptionDraft:
     """A table of subscriptions in the schema's codes; BatchError for the first bad row.
 
-    Works through the table in pieces that stay in the cache, and never copies it whole.
+    Works through the table in pieces that stay in the cache, and never copies it whole. A
+    second thread arranges a piece while the next one is read.
     """
     from nearcast.model.codec import check_subscription_columns
 
     table = check_subscription_columns(table, combine=False)
-    pieces: list[ClauseBatch] = []
+    arranged: list[Future[ClauseBatch]] = []
     first = 0
-    for piece in _pieces(table):
-        try:
-            batch = _encode_piece(piece, schema, space, at)
-        except BatchError as error:
-            raise BatchError(first + error.row, error.cause) from error
-        pieces.append(batch._replace(owner=batch.owner + np.int32(first)))
-        first += piece.num_rows
+    with ThreadPoolExecutor(1) as pool:
+        for piece in _pieces(table):
+            try:
+                read = _read_piece(piece, schema, space, at)
+            except BatchError as error:
+                raise BatchError(first + error.row, error.cause) from error
+            arranged.append(pool.submit(_arrange_piece, read, first))
+            first += piece.num_rows
+    pieces = [piece.result() for piece in arranged]
     id_offsets, id_data = string_bytes(_column(table, "id"))
     return SubscriptionDraft(id_offsets, id_data, _times(table, "expires", FOREVER), pieces)
 
@@ -136,7 +140,23 @@ def _pieces(table: Any) -> Iterator[Any]:
         yield pa.Table.from_batches([batch])
 
 
-def _encode_piece(table: Any, schema: Schema, space: Space, at: Point | None) -> ClauseBatch:
+class _Piece(NamedTuple):
+    """Rows in the schema's codes, not yet in the order of selectivity.
+
+    `rows` are those that `runs` and `boxes` are of, None for all; `domains` are as known
+    when the piece had been read.
+    """
+
+    runs: tuple[I8, I4, F8, F8]
+    boxes: F8
+    rows: I4 | None
+    domains: tuple[F8, F8]
+    words: tuple[I8, I4] | None
+    circles: F8 | None
+    hand_made: list[tuple[int, EncodedClause]]
+
+
+def _read_piece(table: Any, schema: Schema, space: Space, at: Point | None) -> _Piece:
     by_hand, boxes, circles = _place_columns(table, space)
     for name in ("where", "geometry"):
         if name in table.column_names:
@@ -146,25 +166,32 @@ def _encode_piece(table: Any, schema: Schema, space: Space, at: Point | None) ->
     by_hand |= intervals.bad | _bad_ids(table) | _bad_times(table, "expires")
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
 
-    offsets, attr, low, high = intervals.offsets, intervals.attr, intervals.low, intervals.high
+    runs = (intervals.offsets, intervals.attr, intervals.low, intervals.high)
     easy = None
     if by_hand.any():
         easy = np.flatnonzero(~by_hand).astype(np.int32)
-        offsets, attr, low, high = intervals.of_rows(easy)
+        runs = intervals.of_rows(easy)
         boxes = boxes[easy]
     bottom, top = schema.domains()
-    arrange.learn(attr, low, high, bottom, top)
+    arrange.learn(*runs[1:], bottom, top)
     schema.learn_all(bottom, top)
     _learn_boxes(schema, boxes)
-    rows, start, attr, low, high = arrange.arrange(offsets, attr, low, high, boxes, bottom, top)
-    if easy is not None:
-        rows = easy[rows]
+    return _Piece(runs, boxes, easy, (bottom, top), words, circles, hand_made)
+
+
+def _arrange_piece(piece: _Piece, first: int) -> ClauseBatch:
+    """The clauses of a piece; owners are numbered from `first` on."""
+    rows, start, attr, low, high = arrange.arrange(*piece.runs, piece.boxes, *piece.domains)
+    if piece.rows is not None:
+        rows = piece.rows[rows]
+    words, circles = piece.words, piece.circles
     word_start, word = (None, None) if words is None else arrange.pick_runs(*words, rows)
     batch = ClauseBatch(
         rows, start, attr, low, high, {}, word_start, word,
         None if circles is None else circles[rows],
     )  # fmt: skip
-    return _with_rows(batch, hand_made)
+    batch = _with_rows(batch, piece.hand_made)
+    return batch._replace(owner=batch.owner + np.int32(first))
 
 
 def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> ClauseBatch:

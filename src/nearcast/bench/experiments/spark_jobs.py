@@ -8,6 +8,7 @@ workers. A process for each number of cores, because one process has one Spark.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,7 @@ class Engine:
 
 
 def _serve(cores: int, scratch: str) -> None:
+    _keep_to(cores)
     spark = session(
         "nearcast bench",
         f"local[{cores}]",
@@ -90,6 +92,16 @@ def _serve(cores: int, scratch: str) -> None:
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
     spark.stop()
+
+
+def _keep_to(cores: int) -> None:
+    """Let this process and all that it starts use so many cores, where the system can.
+
+    `local[1]` alone is one task at a time: the JVM and the Python worker of that task still
+    run beside each other on two cores.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def _answer(spark: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
