@@ -76,6 +76,9 @@ def test_lookup_scan_and_single_tests_agree(space: Any, count: int, seed: int) -
         pairs = list(zip(rows.tolist(), found.tolist(), strict=True))
         assert len(set(pairs)) == len(pairs)
         assert set(pairs) == wanted
+    one_by_one = [(i, j) for i in range(40) for j in index.at(7, float(xs[i]), float(ys[i]))]
+    assert len(set(one_by_one)) == len(one_by_one)
+    assert set(one_by_one) == wanted
 
 
 def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
@@ -89,8 +92,10 @@ def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
     for number in range(1, 100, 2):
         index.remove(number, 1)
     assert index.lookup(np.array([1]), xs, ys)[1].size == 0
+    assert index.at(1, 0.0, 0.0) == []
     assert 1 not in index
     assert index.lookup(np.array([0]), xs, ys)[1].size == 50
+    assert sorted(index.at(0, 0.0, 0.0)) == list(range(0, 100, 2))
     assert reach_of(("distance", (((0.0, 0.0),), ">", 5.0)), relations) is None
 
 

@@ -94,9 +94,14 @@ def carry_out(
     wanted = subscriptions.select(*[name for name in names if name != "subscriber"])
     rows = events.select(*request.event_names)
     weights: tuple[Weight | None, Weight | None] = (None, None)
-    if plan == "auto" or (plan == "broadcast" and direction == "auto"):
-        weights = _weigh(rows), _weigh(wanted)
-    kind, way, reason = choose(plan, direction, *weights, most_bytes)
+    alone = request.shared is None and not shipping.can_ship(events.sparkSession)
+    if plan == direction == "auto" and alone:
+        kind, way, reason = choose("partitioned", "auto", *weights, most_bytes)
+        reason = "through Spark Connect nothing can be shipped, and no shared folder was given"
+    else:
+        if plan == "auto" or (plan == "broadcast" and direction == "auto"):
+            weights = _weigh(rows), _weigh(wanted)
+        kind, way, reason = choose(plan, direction, *weights, most_bytes)
     decided = Plan(kind, way, reason, request.index, why_index=why_index, settings=said)
     if kind == "partitioned":
         registry.require(request.index, subscriptions=True)

@@ -55,7 +55,7 @@ def session(
     A running session is given back as it is, with `settings` applied where Spark lets them
     change. Under `spark-submit`, or where `spark-defaults.conf` names a master, that master
     is taken. `remote` (or `SPARK_REMOTE`) connects through Spark Connect, which needs no
-    Java here. In all other cases Spark runs on this machine (`master`, by default `local[*]`),
+    Java here unless it is `local[…]`, a server of one's own. In all other cases Spark runs on this machine (`master`, by default `local[*]`),
     with Java found or supplied (`find_java`). `settings` stand above all defaults. Raises
     SparkError, before anything is started, if there is no Java that Spark can use. A local
     start takes 3 to 10 seconds.
@@ -108,6 +108,9 @@ def _remote(url: str, app: str, wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    if url.startswith("local"):  # PySpark starts a server here, and stops it at the end
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        _run_here()
     builder: Any = SparkSession.builder.remote(url).appName(app)
     try:
         made: SparkSession = builder.config(map=dict(wanted)).getOrCreate()
@@ -134,9 +137,7 @@ def _started(app: str, master: str | None, wanted: dict[str, str]) -> SparkSessi
         java = find_java()
         os.environ["JAVA_HOME"] = str(java.home)
     if local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        _run_here()
         ours |= _LOCAL | _logging()
     ours = {name: value for name, value in ours.items() if name not in defaults} | wanted
     builder: Any = SparkSession.builder.appName(app)
@@ -146,6 +147,13 @@ def _started(app: str, master: str | None, wanted: dict[str, str]) -> SparkSessi
     if local and "spark.driver.extraJavaOptions" not in wanted:
         made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _run_here() -> None:
+    """Workers are to run this Python, and nothing is to listen to the network."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _logging() -> dict[str, str]:

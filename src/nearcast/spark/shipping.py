@@ -98,17 +98,24 @@ def _runs(process: int) -> bool:
     return True
 
 
+def can_ship(spark: SparkSession) -> bool:
+    """Whether files can be put on the workers: not through Spark Connect, which has no context."""
+    try:
+        return spark.sparkContext is not None
+    except Exception:  # it says so in its own ways
+        return False
+
+
 def _sent(spark: SparkSession, path: str, seen: bool) -> str | None:
     """The name among Spark's files, None where workers see the path as it is."""
     if seen:
         return None
-    try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect has no context, and says so in its own ways
+    if not can_ship(spark):
         raise SparkError(
             "through Spark Connect nothing can be shipped to the workers; give "
             "match(…, shared=FOLDER) a folder that both see, or plan='partitioned'"
-        ) from None
+        )
+    context = spark.sparkContext
     master = context.master or ""
     if master == "local" or master.startswith("local["):
         return None
