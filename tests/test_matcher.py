@@ -947,3 +947,98 @@ def test_readers_get_their_turn_while_a_writer_never_rests() -> None:
         stop.set()
         writer.join()
     assert reads == 200
+
+
+def test_who_prepares_a_change_holds_off_writers_and_no_readers() -> None:
+    lock = ReadWriteLock()
+    entered = threading.Event()
+
+    def write() -> None:
+        with lock.write():
+            entered.set()
+
+    writer = threading.Thread(target=write)
+    with lock.change():
+        writer.start()
+        with lock.read():
+            assert not entered.wait(0.05)
+        with lock.alone():
+            assert not entered.is_set()
+    writer.join(10)
+    assert entered.is_set()
+
+
+def rising(first: int, count: int) -> pa.Table:
+    """Subscriptions to prices first, first + 1, …, as a table."""
+    ends = [
+        [{"attribute": "price", "low": float(k), "high": k + 0.5}]
+        for k in range(first, first + count)
+    ]
+    kind = pa.list_(
+        pa.struct([("attribute", pa.string()), ("low", pa.float64()), ("high", pa.float64())])
+    )
+    ids = pa.array([f"s{k}" for k in range(first, first + count)])
+    return pa.table({"id": ids, "intervals": pa.array(ends, kind)})
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_matches_go_on_while_a_large_addition_is_built(monkeypatch, fails: bool) -> None:
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions(rising(0, 5000))
+    building, go_on = threading.Event(), threading.Event()
+    plain = pivot.Pivot.rebuilt
+
+    def slowly(self: pivot.Pivot, rows: Any) -> pivot.Pivot:
+        building.set()
+        assert go_on.wait(30)
+        if fails:
+            raise MemoryError
+        return plain(self, rows)
+
+    monkeypatch.setattr(pivot.Pivot, "rebuilt", slowly)
+    wanted = Event(id="e", attributes={"price": 7000.25, "cost": 3.0})
+    kept = Event(id="k", attributes={"price": 70.25}, location=Box(0, 0, 1, 1))
+    refused: list[BaseException] = []
+
+    def add() -> None:
+        try:
+            matcher.add_subscriptions(rising(5000, 5000))
+        except MemoryError as error:
+            refused.append(error)
+
+    writer = threading.Thread(target=add)
+    writer.start()
+    assert building.wait(30)
+    assert matcher.match_event(wanted) == []  # half-built: not there yet, and nobody waits
+    assert matcher.match_event(kept) == ["s70"]
+    assert matcher.match_events([wanted, kept])["subscription_id"].to_pylist() == ["s70"]
+    go_on.set()
+    writer.join(30)
+    assert bool(refused) == fails
+    if not fails:
+        assert matcher.match_event(wanted) == ["s7000"]
+        assert len(matcher) == 10_000
+    assert matcher.match_event(kept) == ["s70"]
+    matcher.check_invariants()
+
+
+def test_a_worn_index_is_made_anew(monkeypatch) -> None:
+    monkeypatch.setattr("nearcast.index.pivot.tree._FEW_TILES", 4)
+    matcher = Matcher(index="pivot")
+    made = [matcher.index]
+    for step in range(0, 64 * 120, 64):  # what comes is ever higher, what goes is the lowest
+        matcher.add_subscriptions(
+            [
+                Subscription(id=f"s{k}", where=f"p BETWEEN {k} AND {k + 1}")
+                for k in range(step, step + 64)
+            ]
+        )
+        if matcher.index is not made[-1]:
+            made.append(matcher.index)
+        if step >= 512:
+            for k in range(step - 512, step - 448):
+                matcher.remove_subscription(f"s{k}")
+    assert len(made) > 1
+    assert len(matcher.index._clauses._spare) <= 2
+    assert matcher.match_event(Event(id="e", attributes={"p": step + 2.5})) == [f"s{step + 2}"]
+    matcher.check_invariants()

@@ -42,6 +42,7 @@ __all__ = [
     "EventStore",
     "MatchReport",
     "Pairs",
+    "RebuiltIndex",
     "Rows",
     "SubscriptionIndex",
     "match_each",
@@ -136,6 +137,21 @@ class SubscriptionIndex(Protocol):
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the structure contradicts itself. Slow; for tests."""
+
+
+@runtime_checkable
+class RebuiltIndex(Protocol):
+    """A subscription index that is built anew beside itself, so that no match waits for that."""
+
+    @property
+    def worn(self) -> bool:
+        """Whether changes have left so much behind that it should be rebuilt."""
+
+    def outgrown(self, rows: int) -> bool:
+        """Whether so many rows more are better taken in by rebuilding."""
+
+    def rebuilt(self, rows: Rows) -> Any:
+        """An index with these clause rows and the same live events; this one stays as it is."""
 
 
 @runtime_checkable

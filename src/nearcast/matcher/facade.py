@@ -27,6 +27,7 @@ from nearcast.index.base import (
     EventBatch,
     MatchReport,
     Pairs,
+    RebuiltIndex,
     Rows,
     new_counters,
 )
@@ -143,7 +144,7 @@ class Matcher:
         """Write this matcher into a folder, whole or not at all; `load` maps it into memory."""
         from nearcast.matcher import saved
 
-        with self._lock.read():
+        with self._lock.change():
             saved.save(self, folder)
 
     @classmethod
@@ -249,12 +250,27 @@ class Matcher:
         return encoded
 
     def _add_table(self, table: Any, at: Point | None) -> None:
-        with self._changing():
+        with self._lock.change(), self.schema.attempt(self._lock.alone):
             draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
             self._check_room(draft.bytes_needed(), sum(p.wordless for p in draft.pieces))
             slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
-            rows = self._standing.add_many(slots, draft.expires, draft.pieces)
-            self.index.add_clauses(rows)
+            rows, owners = self._standing.add_many(slots, draft.expires, draft.pieces)
+            fresh = None
+            if isinstance(self.index, RebuiltIndex) and self.index.outgrown(rows.size):
+                here = self._standing.store.live_rows()
+                try:
+                    fresh = self.index.rebuilt(np.concatenate([here, rows]))
+                except BaseException:  # no memory, or an interrupt
+                    with self._lock.alone():
+                        for slot in slots.tolist():
+                            self._standing.remove(slot)
+                    raise
+            with self._lock.alone():
+                self._standing.show(rows, owners)
+                if fresh is None:
+                    self.index.add_clauses(rows)
+                else:
+                    self.index = fresh
 
     def remove_subscription(self, id: str) -> None:
         """Forget a subscription; raises UnknownIdError."""
@@ -723,16 +739,24 @@ class Matcher:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where stores or index contradict themselves. Slow; for tests."""
-        with self._lock.read():
+        with self._lock.change():
             self._standing.check_invariants()
             self._live.check_invariants()
             self.index.check_invariants()
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold off everybody; what the schema learnt is forgotten if the change is refused."""
-        with self._lock.write(), self.schema.attempt():
-            yield
+        """Hold off everybody; what the schema learnt is forgotten if the change is refused.
+
+        An index that is worn afterwards is made anew while others match.
+        """
+        with self._lock.change():
+            with self._lock.alone(), self.schema.attempt():
+                yield
+            if isinstance(self.index, RebuiltIndex) and self.index.worn:
+                fresh = self.index.rebuilt(self._standing.store.live_rows())
+                with self._lock.alone():
+                    self.index = fresh
 
     def _reading(self, side: Capabilities | None) -> Any:
         """Share the lock, unless a match on this side of the index changes something there.

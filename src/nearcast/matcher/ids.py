@@ -171,11 +171,9 @@ class IdTable:
             size = self._table.size
             while 3 * slots > 2 * size:
                 size *= 2
-            self._table = np.full(size, -1, np.int32)
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        strings.place_many(self._table, self._cells, self._blob, self._live())
+            table = np.full(size, -1, np.int32)
+            strings.place_many(table, self._cells, self._blob, self._live())
+            self._table = table  # whole: others may be looking for an id
 
     def _live(self) -> npt.NDArray[np.int32]:
         live = np.ones(self.slots, bool)

@@ -75,14 +75,18 @@ class Standing:
             self._several_rows += len(rows)
         self.tree.touch(rows)
 
-    def add_many(self, slots: I4, expires: I8, pieces: list[ClauseBatch]) -> Rows:
-        """Enter many subscriptions whose ids have slots; an `owner` names the position."""
+    def add_many(self, slots: I4, expires: I8, pieces: list[ClauseBatch]) -> tuple[Rows, I4]:
+        """Enter many subscriptions whose ids have slots; an `owner` names the position.
+
+        Returns rows and their owners. Nobody sees the rows before they are shown.
+        """
         self.expires = grown(self.expires, self.ids.slots)
         self._row = grown(self._row, self.ids.slots)
         self.expires[slots] = expires
         self.expiring = self.expiring or bool((expires != FOREVER).any())
         self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
-        added = [self.store.extend(p._replace(owner=slots[p.owner])) for p in pieces]
+        hidden = [p._replace(owner=np.full(p.size, -1, np.int32)) for p in pieces]
+        added = [self.store.extend(piece) for piece in hidden]
         nothing = np.empty(0, np.int32)
         positions = np.concatenate([nothing, *(piece.owner for piece in pieces)])
         rows = np.concatenate([nothing, *added])
@@ -96,11 +100,15 @@ class Standing:
             self._row[slot] = -2
             self._several.setdefault(slot, []).append(row)
             self._several_rows += 1
+        return rows, slots[positions]
+
+    def show(self, rows: Rows, owners: I4) -> None:
+        """Let rows of `add_many` be seen."""
+        self.store.table.owner[rows] = owners
         if rows.size > 4096:
             self.tree.forget()
         else:
             self.tree.touch(rows.tolist())
-        return rows
 
     def slots_of(self, rows: Rows) -> Rows:
         """The subscriptions of clause rows; perhaps the same array."""

@@ -1,4 +1,4 @@
-"""Many readers or one writer."""
+"""Many readers or one writer, who may prepare in peace."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ __all__ = ["ReadWriteLock"]
 class ReadWriteLock:
     """Readers share, a writer is alone; they take turns, so that neither starves.
 
-    A waiting writer holds new readers back, and when it is done, the readers that wait by
-    then go first. A free lock costs a reader half a microsecond. Not re-entrant.
+    A writer who has much to prepare does so within `change`, beside the readers, and is
+    `alone` for the last step only; `write` is both at once. A writer that waits to be alone
+    holds new readers back, and when it is done, the readers that wait by then go first. A
+    free lock costs a reader half a microsecond. Not re-entrant.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._change = threading.Lock()
+        """Held by the one writer that may prepare or be alone."""
         self._changed = threading.Condition(self._lock)
         self._share = _Share(self)
         self._readers = 0
@@ -55,6 +59,16 @@ class ReadWriteLock:
     @contextmanager
     def write(self) -> Iterator[None]:
         """Hold off everybody."""
+        with self._change, self.alone():
+            yield
+
+    def change(self) -> threading.Lock:
+        """Hold off other writers."""
+        return self._change
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold off readers too; within `change`."""
         with self._changed:
             self._writers_waiting += 1
             try:

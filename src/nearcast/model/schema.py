@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -98,18 +98,22 @@ class Schema:
         return self._word_list[code]
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def attempt(
+        self, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Iterator[None]:
         """Forget what was entered and learnt inside if it ends with an error.
 
-        So a refused batch leaves nothing behind, however often it is sent.
+        So a refused batch leaves nothing behind, however often it is sent. Who reads the
+        schema meanwhile is held off by `alone`: codes must not go while they are in use.
         """
         sizes = len(self.columns), len(self._string_list), len(self._word_list)
         low, high = self._low.copy(), self._high.copy()
         try:
             yield
         except BaseException:
-            self._forget(*sizes)
-            self._low, self._high = low, high
+            with alone():
+                self._forget(*sizes)
+                self._low, self._high = low, high
             raise
 
     def _forget(self, columns: int, strings: int, words: int) -> None:

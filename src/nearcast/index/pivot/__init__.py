@@ -6,9 +6,9 @@ other in the columns that tell most of them apart; a tree finds the tiles, and f
 few cache lines decide on many members at once. Broad clauses, which so many events
 satisfy that no path leads past them, are kept in a DI-Tree, whose cost does not depend on
 how many match. Single additions and removals change tiles in place, without a write
-buffer. What does take its time while matches wait: planning the tree afresh for an addition
-larger than what is there, or because most places of its tiles have been left; and the
-DI-Tree when its broad clauses have doubled.
+buffer. An addition that is a fair part of all, and tiles most places of which have been left,
+ask for a plan afresh: `rebuilt` makes one beside this index, which is matched meanwhile. What
+does take its time while matches wait is the DI-Tree when its broad clauses have doubled.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ __all__ = ["Pivot"]
 _BROAD = 0.05
 #: Broad clauses in one addition from which on a second structure is worth its call.
 _ENOUGH = 4096
+#: Rows that are better taken in one by one, however few are there.
+_ASIDE = 4096
 #: Clauses that are looked through one by one before there are tiles: a shelf has room for
 #: thousands, a megabyte of it.
 _FEW = 64
@@ -96,6 +98,22 @@ class Pivot:
         self._is_broad[rows] = broad
         self._broad.add_clauses(rows[broad])
         self._clauses.add_clauses(rows[~broad])
+
+    @property
+    def worn(self) -> bool:
+        """Whether most places of the tiles have been left."""
+        return self._clauses.worn
+
+    def outgrown(self, rows: int) -> bool:
+        """Whether so many more rows are a fair part of all: planning afresh then pays."""
+        return rows > _ASIDE and 4 * rows > len(self._store) - rows
+
+    def rebuilt(self, rows: Rows) -> Pivot:
+        """A new one with these clauses and the same live events."""
+        fresh = Pivot(self._store, EventStore())
+        fresh._events = self._events
+        fresh.add_clauses(rows)
+        return fresh
 
     def _shares(self, rows: Rows) -> npt.NDArray[np.float64]:
         """The share of events that each clause is expected to let through."""

@@ -154,7 +154,11 @@ class TileTree(ABC):
             return
         self._looked = self._used
         if 4 * int(self._tiles.live[: self._used].sum()) < self._used * kernels.TILE:
-            self._build(self._rows())
+            self._wear()
+
+    def _wear(self) -> None:
+        """What to do about tiles that are mostly empty."""
+        self._build(self._rows())
 
     def _rows(self) -> Rows:
         """The rows that are here."""

@@ -99,6 +99,11 @@ class ClauseTiles(TileTree):
         """By shelf: places without a tile."""
         self._open = 0
         """The shelf that takes tiles of no kin."""
+        self.worn = False
+        """Whether tiles are mostly empty: whoever holds the index makes it anew when it suits."""
+
+    def _wear(self) -> None:
+        self.worn = True
 
     def _intervals(self) -> Intervals:
         t = self._clauses.table
@@ -108,6 +113,7 @@ class ClauseTiles(TileTree):
         return _POINTS  # events come as points
 
     def _fresh_table(self) -> Tiles:
+        self.worn = False
         self._spare.clear()
         self._open = 0
         columns = np.count_nonzero(self._clauses.column_counts())
