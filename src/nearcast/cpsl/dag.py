@@ -118,8 +118,9 @@ class Graph:
             self._waiting_start.clear()
         if now > self.now:
             self.now = now
-        while (stale := self.timers.pop_stale(self.now)) is not None:
-            node, port, token = stale
+        timers = self.timers
+        while timers.stale and timers.stale[0][0] < self.now:
+            node, port, token = timers.pop_stale()
             node.forgotten(port, token, self)
 
     def fire(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -27,6 +27,8 @@ __all__ = ["Detector"]
 
 #: end, order of arrival, start, event
 Timed: TypeAlias = tuple[Micros, int, Micros, Event]
+#: A primitive that an event passes, and the location tests over it that hold.
+Entry: TypeAlias = tuple[Primitive, Sequence[int]]
 _PIECE = 8192  # events that are matched together
 
 
@@ -153,66 +155,80 @@ class Detector:
         so that the next event need not wait for that.
         """
         given = [events] if isinstance(events, Event) else _listed(events)
-        checked = self._checked(given)
-        ready: list[Timed] = []
-        for start, end, event in checked:
-            self._accept(start, end, event, ready)
+        starts, ends = self._times(given)
         found: list[CompositeEvent] = []
-        self._process_all(ready, found)
+        self._graph.learn()
+        if not given:
+            self._graph.locations.prepare()
+        elif len(given) == 1:
+            self._process(self._accept(given, starts, ends), found)
+        else:
+            for first in range(0, len(given), _PIECE):
+                piece = slice(first, first + _PIECE)
+                with _collector_off():
+                    ready = self._accept(given[piece], starts[piece], ends[piece])
+                    self._process(ready, found)
         return found
 
-    def _checked(self, events: list[Event]) -> list[tuple[Micros, Micros, Event]]:
-        """Events with their times; nothing is taken if one is bad."""
-        checked = []
+    def _times(self, events: list[Event]) -> tuple[list[Micros], list[Micros]]:
+        """When events start and end; nothing is taken if one is bad."""
+        starts, ends = [], []
+        space, longest = self.space, self.longest
         now = max(self._newest, self._closed)
         for row, event in enumerate(events):
             try:
                 if not isinstance(event, Event):
                     raise ValidationError("event", event, "give an Event")
                 if event.location is not None:
-                    check_space(event.location, self.space, "location")
+                    check_space(event.location, space, "location")
                 start, end = event.start, event.end
                 if end is None:
                     end = now if start is None else start
                     if end == NEVER:
                         raise ValidationError("end", None, "say when, or advance the detector")
                 start = end if start is None else start
-                if self.longest is not None and end - start > self.longest:
+                if longest is not None and end - start > longest:
                     raise ValidationError("end", end, "the event lasts longer than `longest`")
             except ValidationError as error:
                 raise BatchError(row, error) from error
-            now = max(now, end)
-            checked.append((start, end, event))
-        return checked
+            if end > now:
+                now = end
+            starts.append(start)
+            ends.append(end)
+        return starts, ends
 
-    def _accept(self, start: Micros, end: Micros, event: Event, ready: list[Timed]) -> None:
-        """Hold an event back, or let it and what waited for it go; late ones are dropped."""
-        if end <= self._closed or end < self._newest - self.lateness:
-            self.late += 1
-            return
-        known = self._seen.get(end)
-        if known is None:
-            self._seen[end] = {event.id}
-            heappush(self._seen_ends, end)
-        elif event.id in known:
-            self.duplicates += 1
-            return
-        else:
-            known.add(event.id)
-        self._received += 1
-        if end > self._newest:
-            self._newest = end
-            oldest = end - self.lateness
-            while self._seen_ends[0] < oldest:
-                del self._seen[heappop(self._seen_ends)]
-        entry = (end, self._received, start, event)
-        if self.lateness == 0:
-            ready.append(entry)
-            return
-        heappush(self._held, entry)
-        # An event as old as the bound may still come: only what is older is settled.
-        while self._held and self._held[0][0] < self._newest - self.lateness:
-            ready.append(heappop(self._held))
+    def _accept(self, events: list[Event], starts: list[Micros], ends: list[Micros]) -> list[Timed]:
+        """Hold events back, or let them and what waited for them go; late ones are dropped."""
+        ready: list[Timed] = []
+        held, seen, seen_ends = self._held, self._seen, self._seen_ends
+        oldest = self._newest - self.lateness
+        for event, start, end in zip(events, starts, ends, strict=True):
+            if end <= self._closed or end < oldest:
+                self.late += 1
+                continue
+            known = seen.get(end)
+            if known is None:
+                seen[end] = {event.id}
+                heappush(seen_ends, end)
+            elif event.id in known:
+                self.duplicates += 1
+                continue
+            else:
+                known.add(event.id)
+            self._received += 1
+            if end > self._newest:
+                self._newest = end
+                oldest = end - self.lateness
+                while seen_ends[0] < oldest:
+                    del seen[heappop(seen_ends)]
+            if self.lateness == 0:
+                ready.append((end, self._received, start, event))
+                continue
+            heappush(held, (end, self._received, start, event))
+            # An event as old as the bound may still come: only what is older is settled.
+            while held and held[0][0] < oldest:
+                ready.append(heappop(held))
+        return ready
 
     def advance(self, to: Time) -> list[CompositeEvent]:
         """Time has come to `to`, and nothing that ended until then is still under way.
@@ -227,7 +243,10 @@ class Detector:
         ready: list[Timed] = []
         while self._held and self._held[0][0] <= moment:
             ready.append(heappop(self._held))
-        self._process_all(ready, found)
+        self._graph.learn()
+        for first in range(0, len(ready), _PIECE):
+            with _collector_off():
+                self._process(ready[first : first + _PIECE], found)
         if not self._graph.started:
             self._graph.move_to(moment)
         while self._graph.timers.next() <= moment:
@@ -239,28 +258,22 @@ class Detector:
         self._epoch += 1
         return found
 
-    def _process_all(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
-        self._graph.learn()
-        for first in range(0, len(ready), _PIECE):
-            with _without_collections():
-                self._process(ready[first : first + _PIECE], found)
-
     def _process(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
         """Match a piece of the stream at once, then go through it step by step."""
         graph = self._graph
         timers = graph.timers
         kind = GlobeInstance if graph.relations.globe else Instance
-        matched = self._matched([entry[3] for entry in ready])
-        for (end, _, start, event), primitives in zip(ready, matched, strict=True):
+        matched = self._matched([timed[3] for timed in ready])
+        for (end, _, start, event), entries in zip(ready, matched, strict=True):
             while timers.due and timers.due[0][0] < end:
                 graph.fire()
                 self._collect(found)
             graph.move_to(end)
-            if primitives is None:
+            if not entries:
                 continue
             graph.step += 1
             plain = kind(graph.serial(), start, end, event)
-            for primitive, passed in primitives:
+            for primitive, passed in entries:
                 self._enter(primitive, passed, plain, event)
             graph.settle()
             if graph.found:
@@ -268,7 +281,7 @@ class Detector:
         self._epoch += len(ready)
 
     def _enter(
-        self, primitive: Primitive, passed: list[int] | None, plain: Instance, event: Event
+        self, primitive: Primitive, passed: Sequence[int], plain: Instance, event: Event
     ) -> None:
         """An event that the matcher let through: the rest of its tests, then up the graph."""
         graph = self._graph
@@ -280,59 +293,65 @@ class Detector:
             if match.bindings or match.opens:
                 instance = plain.knowing(match.bindings, match.opens)
         graph.emit(primitive, instance)
-        if passed is None:
-            return
         for number in passed:
             node = graph.nodes[number]
             assert isinstance(node, Filter)
             name = node.names[0]
             graph.emit(node, instance if name is None else instance.bound(name))
 
-    def _matched(
-        self, events: list[Event]
-    ) -> list[list[tuple[Primitive, list[int] | None]] | None]:
+    def _matched(self, events: list[Event]) -> list[list[Entry]]:
         """For each event its primitives, each with the location tests over it that hold."""
         graph = self._graph
-        out: list[list[tuple[Primitive, list[int] | None]] | None] = [None] * len(events)
-        if not graph.nodes:
-            return out
+        if not graph.nodes or not events:
+            return [[]] * len(events)
         if len(events) == 1:
-            numbers, ids = [0], graph.matcher.match_event(events[0])
-            numbers *= len(ids)
-        else:
-            rows, ids = graph.matcher.match_numbers(events)
-            numbers = rows.tolist()
-        placed: list[tuple[int, int, list[int]]] = []
-        for number, id in zip(numbers, ids, strict=True):
+            return [self._matched_one(events[0])]
+        out: list[list[Entry]] = [[] for _ in events]
+        xs: list[float] = []
+        ys: list[float] = []
+        orders: list[int] = []
+        waiting: list[list[int]] = []
+        rows, ids = graph.matcher.match_numbers(events)
+        for number, id in zip(rows.tolist(), ids, strict=True):
             order = int(id)
             primitive = graph.nodes[order]
             assert isinstance(primitive, Primitive)
-            passed: list[int] | None = None
+            passed: Sequence[int] = ()
             if order in graph.locations:
-                passed = []
                 location = events[number].location
                 if isinstance(location, Point):
-                    placed.append((number, order, passed))
-                elif location is not None:
-                    passed += self._extended(order, events[number])
-            entries = out[number]
-            if entries is None:
-                out[number] = [(primitive, passed)]
-            else:
-                entries.append((primitive, passed))
-        if placed:
-            self._place(events, placed)
+                    xs.append(location.x)
+                    ys.append(location.y)
+                    orders.append(order)
+                    waiting.append(passed := [])  # looked up with all others
+                else:
+                    passed = self._passed(order, events[number])
+            out[number].append((primitive, passed))
+        if waiting:
+            places = np.array(orders, np.int64), np.array(xs), np.array(ys)
+            rows, found = graph.locations.lookup(*places)
+            for row, number in zip(rows.tolist(), found.tolist(), strict=True):
+                waiting[row].append(number)
         return out
 
-    def _place(self, events: list[Event], placed: list[tuple[int, int, list[int]]]) -> None:
-        """Look up many positions at once; fills the lists of tests that hold."""
-        spots = [events[number].location for number, _, _ in placed]
-        xs = np.array([spot.x for spot in spots if isinstance(spot, Point)])
-        ys = np.array([spot.y for spot in spots if isinstance(spot, Point)])
-        orders = np.array([order for _, order, _ in placed], np.int64)
-        rows, found = self._graph.locations.lookup(orders, xs, ys)
-        for row, number in zip(rows.tolist(), found.tolist(), strict=True):
-            placed[row][2].append(number)
+    def _matched_one(self, event: Event) -> list[Entry]:
+        """The same for one event, without arrays."""
+        graph = self._graph
+        entries: list[Entry] = []
+        for id in graph.matcher.match_event(event):
+            order = int(id)
+            primitive = graph.nodes[order]
+            assert isinstance(primitive, Primitive)
+            passed = self._passed(order, event) if order in graph.locations else ()
+            entries.append((primitive, passed))
+        return entries
+
+    def _passed(self, order: int, event: Event) -> Sequence[int]:
+        """The location tests over a primitive that hold of an event."""
+        location = event.location
+        if isinstance(location, Point):
+            return self._graph.locations.at(order, location.x, location.y)
+        return () if location is None else self._extended(order, event)
 
     def _extended(self, order: int, event: Event) -> list[int]:
         """The location tests that hold of an event with an extended place."""
@@ -379,7 +398,7 @@ class Detector:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def _collector_off() -> Iterator[None]:
     """Put Python's cyclic collector off for a piece of the stream.
 
     Detections stay, and make it look through thousands of composites again and again in

@@ -25,6 +25,7 @@ __all__ = [
     "CompositeEvent",
     "GlobeInstance",
     "Instance",
+    "Known",
     "Open",
     "Shape",
     "compose",
@@ -37,8 +38,12 @@ Shape: TypeAlias = tuple[int, npt.NDArray[np.float64]]
 Bindings: TypeAlias = Mapping[str, Any]
 #: A comparison that waits for its variable: left value, test, variable.
 Open: TypeAlias = tuple[Any, Any, str]
+#: What instances know together: their bindings, and the comparisons that still wait.
+Known: TypeAlias = tuple[Bindings, tuple[Open, ...]]
 
 _NO_BINDINGS: Bindings = {}
+_NOTHING_KNOWN: Known = (_NO_BINDINGS, ())
+_NO_VALUES: Mapping[str, Value | None] = MappingProxyType({})
 _NO_WORDS: frozenset[str] = frozenset()
 
 
@@ -152,16 +157,19 @@ def compose(
     return type(members[0])(serial, start, end, None, members, bindings, opens)
 
 
-def merged(instances: Sequence[Instance]) -> tuple[Bindings, tuple[Open, ...]] | None:
-    """The bindings of all of them, and the comparisons that still wait; None if they disagree.
+def merged(instances: Sequence[Instance]) -> Known | None:
+    """What instances know together; None if they disagree.
 
     Two instances that are one occurrence agree only through a common variable: an event is
     not its own partner.
     """
-    if len(instances) == 2:
+    if len(instances) == 2:  # nearly always, and nearly always nothing in common
         first, second = instances
-        if not (first.bindings or second.bindings or first.opens or second.opens):
-            return None if first.serial == second.serial else (_NO_BINDINGS, ())
+        if first.serial != second.serial and not (first.opens or second.opens):
+            if not (first.bindings or second.bindings):
+                return _NOTHING_KNOWN
+            if first.bindings.keys().isdisjoint(second.bindings):
+                return {**first.bindings, **second.bindings}, ()
     bindings: dict[str, Any] = {}
     opens: list[Open] = []
     for at, instance in enumerate(instances):
@@ -235,8 +243,8 @@ class CompositeEvent(Event):
         id: str,
         composite_id: str,
         parts: Iterable[str],
-        attributes: Mapping[str, Value | None] = MappingProxyType({}),
-        location: Location | None = None,
+        attributes: Mapping[str, Value | None] = _NO_VALUES,
+        location: Location | Instance | None = None,
         start: Micros | None = None,
         end: Micros | None = None,
         expires: Micros | None = None,
@@ -304,14 +312,12 @@ def location_of(instance: Instance) -> Location | None:
 def detection(composite_id: str, number: int, instance: Instance) -> CompositeEvent:
     """An instance as the composite event that people see."""
     values = {name[1:]: value[1] for name, value in instance.bindings.items() if name[0] == "&"}
-    made = CompositeEvent(
+    return CompositeEvent(
         f"{composite_id}#{number}",
         composite_id,
         [event.id for event in instance.events()],
-        MappingProxyType(values),
-        None,
+        MappingProxyType(values) if values else _NO_VALUES,
+        instance,
         instance.start,
         instance.end,
     )
-    object.__setattr__(made, "_place", instance)
-    return made

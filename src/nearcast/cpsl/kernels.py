@@ -127,7 +127,6 @@ def scan_regions(tests, xs, ys, globe):
 @kernel
 def scan_groups(tests, starts, stops, xs, ys, globe):
     """Position i against the regions starts[i]..stops[i]: for groups too small for an index."""
-    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
     total = 0
     for i in range(len(xs)):
         total += stops[i] - starts[i]
@@ -135,15 +134,31 @@ def scan_groups(tests, starts, stops, xs, ys, globe):
     regions = np.empty(total, np.int32)
     found = 0
     for i in range(len(xs)):
-        for j in range(starts[i], stops[i]):
-            if point_passes(
-                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
-                cxs[j], cys[j], xs[i], ys[i], globe,
-            ):  # fmt: skip
-                positions[found] = i
-                regions[found] = j
-                found += 1
+        first = found
+        found = _scan_group(tests, starts[i], stops[i], xs[i], ys[i], globe, regions, found)
+        positions[first:found] = i
     return positions[:found], regions[:found]
+
+
+@kernel
+def scan_group(tests, start, stop, x, y, globe):
+    """One position against the regions start..stop, without arrays that hold one element."""
+    regions = np.empty(stop - start, np.int32)
+    return regions[: _scan_group(tests, start, stop, x, y, globe, regions, 0)]
+
+
+@kernel
+def _scan_group(tests, start, stop, x, y, globe, regions, found):
+    """Append to the regions that are found already; how many there are then."""
+    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
+    for j in range(start, stop):
+        if point_passes(
+            ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
+            cxs[j], cys[j], x, y, globe,
+        ):  # fmt: skip
+            regions[found] = j
+            found += 1
+    return found
 
 
 @kernel

@@ -144,8 +144,9 @@ def _frame(boxes: F8, regions: int) -> F8:
 class LocationIndex:
     """Which unary location subscriptions a plain event at a point satisfies.
 
-    Subscriptions are added under a number; the arrays are made anew at the first lookup after
-    a change. A lookup costs O(1 + regions in the position's cell) a group.
+    Subscriptions are added under a number; the arrays are made anew by `prepare`, at the latest
+    at the first lookup after a change. A lookup costs O(1 + regions in the position's cell) a
+    group.
     """
 
     def __init__(self, relations: Relations) -> None:
@@ -197,10 +198,14 @@ class LocationIndex:
         self._small_numbers = np.array(numbers, np.int32)
         self._changed = False
 
-    def lookup(self, primitives: npt.NDArray[np.int64], xs: F8, ys: F8) -> tuple[I4, I4]:
-        """Pairs (row, subscription) of events that passed a primitive, each at a position."""
+    def prepare(self) -> None:
+        """Make the arrays if there was a change. O(n)."""
         if self._changed:
             self._build()
+
+    def lookup(self, primitives: npt.NDArray[np.int64], xs: F8, ys: F8) -> tuple[I4, I4]:
+        """Pairs (row, subscription) of events that passed a primitive, each at a position."""
+        self.prepare()
         globe = self._relations.globe
         if globe:
             xs = np.where(xs == 180.0, -180.0, xs)
@@ -227,6 +232,23 @@ class LocationIndex:
             return np.empty(0, np.int32), np.empty(0, np.int32)
         return np.concatenate(rows), np.concatenate(found)
 
+    def at(self, primitive: int, x: float, y: float) -> list[int]:
+        """`lookup` for one event: the subscriptions over its primitive."""
+        self.prepare()
+        globe = self._relations.globe
+        if globe and x == 180.0:
+            x = -180.0
+        found: list[int] = []
+        span = self._spans.get(primitive)
+        if span is not None:
+            assert self._small is not None
+            rows = kernels.scan_group(self._small.arrays, *span, x, y, globe)
+            found += self._small_numbers[rows].tolist()
+        for grid, numbers in self._large.get(primitive, ()):
+            _, rows = grid.lookup(np.array([x]), np.array([y]), globe)
+            found += numbers[rows].tolist()
+        return found
+
     def scan(self, primitive: int, xs: F8, ys: F8) -> tuple[I4, I4]:
         """The plain version: every position against every region over a primitive."""
         members = self._groups[primitive]
@@ -237,8 +259,7 @@ class LocationIndex:
 
     def nbytes(self) -> int:
         """Bytes of the arrays and of the tests they are made from."""
-        if self._changed:
-            self._build()
+        self.prepare()
         assert self._small is not None
         kept = sum(232 + 100 * len(members) for members in self._groups.values())
         large = sum(grid.nbytes() + ids.nbytes for g in self._large.values() for grid, ids in g)

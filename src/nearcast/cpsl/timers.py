@@ -47,10 +47,8 @@ class Timers:
         """Take the next time event."""
         return heappop(self.due)
 
-    def pop_stale(self, now: Micros) -> tuple[Node, int, int] | None:
-        """Take an instance that is too old at `now`, if there is one."""
-        if not self.stale or self.stale[0][0] >= now:
-            return None
+    def pop_stale(self) -> tuple[Node, int, int]:
+        """Take the instance that is the first to be of no more use."""
         _, _, node, port, token = heappop(self.stale)
         return node, port, token
 

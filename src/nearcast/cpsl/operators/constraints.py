@@ -22,10 +22,10 @@ class Constraints:
 
     `solo[port]` are those that look at one input only. `until(port, x)` is the last moment at
     which x can take part in a new combination; `needs[port]` names an opener without which x
-    is worth nothing.
+    is worth nothing, and `dependants[opener]` the same from the other side.
     """
 
-    __slots__ = ("_ends", "_starts", "_steps", "checks", "needs", "ports", "solo")
+    __slots__ = ("_ends", "_starts", "_steps", "checks", "dependants", "needs", "ports", "solo")
 
     def __init__(self, plan: Plan, relations: Relations) -> None:
         tree: Op = plan.params[0]
@@ -43,6 +43,10 @@ class Constraints:
         self._bound(tree, [(i.plan.lag, i.plan.span) for i in plan.inputs])
         chained = [need is not None for need in self.needs]
         self.needs = [need if need and not chained[need[0]] else None for need in self.needs]
+        self.dependants: list[list[tuple[int, Micros]]] = [[] for _ in range(self.ports)]
+        for port, need in enumerate(self.needs):
+            if need is not None:
+                self.dependants[need[0]].append((port, need[1]))
         self._steps: dict[int, tuple[list[int], list[list[Check]]]] = {}
 
     def _collect(self, tree: Tree, relations: Relations) -> None:

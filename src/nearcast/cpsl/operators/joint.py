@@ -7,15 +7,15 @@ from typing import Any, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS
-from nearcast.cpsl.instances import Instance, compose, merged
+from nearcast.cpsl.instances import Instance, Known, compose, merged
 from nearcast.cpsl.operators.constraints import Constraints
 from nearcast.cpsl.operators.node import Node, Run
 from nearcast.cpsl.operators.queues import Queue
 
 __all__ = ["Joint"]
 
-#: One instance a port, with its arrival number (−1: the trigger).
-Combination: TypeAlias = list[tuple[int, Instance]]
+#: Instances with their ports and arrival numbers (−1: the trigger), and what they know together.
+Combination: TypeAlias = tuple[list[tuple[int, int, Instance]], Known]
 
 
 class Joint(Node):
@@ -51,8 +51,7 @@ class Joint(Node):
                 return
         queues = self.queues
         if queues is None:
-            queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
-            self.queues = queues
+            queues = self.queues = self._new_queues()
         if len(queues) == 2 and not queues[1 - port].items and self.mode != "recent":
             self._keep(port, instance, run)  # nobody to meet: the most frequent case by far
             return
@@ -65,6 +64,9 @@ class Joint(Node):
             for arrival in list(queues[port].items):
                 self._drop(port, arrival, run)
         self._keep(port, instance, run)
+
+    def _new_queues(self) -> tuple[Queue, ...]:
+        return tuple([Queue(self.joining) for _ in range(self.constraints.ports)])
 
     # -- choosing --------------------------------------------------------------
 
@@ -112,10 +114,11 @@ class Joint(Node):
         ports = self.constraints.ports
         entries: list[Any] = [None] * ports
         chosen: list[Any] = [None] * ports
-        entries[port], chosen[port] = (-1, instance), instance
+        entries[port], chosen[port] = (port, -1, instance), instance
         if not order:
-            if candidates[port] != () and merged(chosen) is not None:
-                yield [(-1, instance)]
+            known = merged(chosen)
+            if candidates[port] != () and known is not None:
+                yield entries, known
             return
         if len(order) == 1:  # two inputs: no need for recursion
             (other,) = order
@@ -125,9 +128,10 @@ class Joint(Node):
                     if not check(chosen):
                         break
                 else:
-                    if merged(chosen) is not None:
-                        entries[other] = entry
-                        yield list(entries)
+                    known = merged(chosen)
+                    if known is not None:
+                        entries[other] = (other, *entry)
+                        yield list(entries), known
             return
         yield from self._deepen(0, order, levels, candidates, entries, chosen)
 
@@ -141,12 +145,13 @@ class Joint(Node):
         chosen: list[Any],
     ) -> Iterator[Combination]:
         if depth == len(order):
-            if merged(chosen) is not None:
-                yield list(entries)
+            known = merged(chosen)
+            if known is not None:
+                yield list(entries), known
             return
         port = order[depth]
         for entry in candidates[port]:
-            entries[port], chosen[port] = entry, entry[1]
+            entries[port], chosen[port] = (port, *entry), entry[1]
             if all(check(chosen) for check in levels[depth]):
                 yield from self._deepen(depth + 1, order, levels, candidates, entries, chosen)
         entries[port] = chosen[port] = None
@@ -155,24 +160,15 @@ class Joint(Node):
 
     def _use(self, found: list[Combination], run: Run) -> None:
         if self.mode == "cumulative":
-            members = _gathered(found)
-            made = [list(members.values())]
-            used = list(members)
-        else:
-            made = [[instance for _, instance in combination] for combination in found]
-            used = [
-                (port, arrival)
-                for combination in found
-                for port, (arrival, _) in enumerate(combination)
-            ]
+            found = [_gathered(found)]
         if self.mode != "recent":
-            for port, arrival in used:
-                if arrival >= 0:
-                    self._drop(port, arrival, run)
-        for instances in made:
-            known = merged(instances)
-            assert known is not None
-            run.emit(self, compose(run.serial(), tuple(instances), *known))
+            for combination, _ in found:
+                for port, arrival, _ in combination:
+                    if arrival >= 0:
+                        self._drop(port, arrival, run)
+        for combination, known in found:
+            members = tuple([instance for _, _, instance in combination])
+            run.emit(self, compose(run.serial(), members, *known))
 
     def _keep(self, port: int, instance: Instance, run: Run) -> None:
         """Let an instance wait if it can still be of use."""
@@ -202,16 +198,14 @@ class Joint(Node):
         gone = self.queues[port].remove(arrival)
         if gone is None:
             return
-        for at, need in enumerate(self.constraints.needs):
-            if need is None or need[0] != port:
-                continue
+        for at, offset in self.constraints.dependants[port]:
             waiting = self.queues[at].items
             lowest = min((a.end for a in self.queues[port].items.values()), default=ENDLESS)
             if gone.end >= lowest:
                 continue
             orphans = [
                 number for number, c in waiting.items()
-                if c.start <= lowest and c.start + need[1] < run.now
+                if c.start <= lowest and c.start + offset < run.now
             ]  # fmt: skip
             for number in orphans:
                 self._drop(at, number, run)
@@ -248,7 +242,7 @@ class Joint(Node):
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
-        self.queues = tuple(Queue(self.joining) for _ in range(self.constraints.ports))
+        self.queues = self._new_queues()
         for queue, items in zip(self.queues, state, strict=True):
             for arrival, instance in items:
                 queue.add(arrival, instance)
@@ -264,13 +258,15 @@ class Joint(Node):
             assert all(len(queue.items) <= 1 for queue in self.queues)
 
 
-def _gathered(found: list[Combination]) -> dict[tuple[int, int], Instance]:
+def _gathered(found: list[Combination]) -> Combination:
     """The instances of all combinations, as far as their bindings agree, oldest first."""
     members: dict[tuple[int, int], Instance] = {}
-    for combination in found:
+    known = found[0][1]
+    for combination, _ in found:
         more = dict(members)
-        for port, (arrival, instance) in enumerate(combination):
+        for port, arrival, instance in combination:
             more[(port, arrival)] = instance
-        if merged(list(more.values())) is not None:
-            members = more
-    return members
+        agreed = merged(list(more.values()))
+        if agreed is not None:
+            members, known = more, agreed
+    return [(*key, instance) for key, instance in members.items()], known
