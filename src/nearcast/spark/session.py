@@ -55,10 +55,10 @@ def session(
     A running session is given back as it is, with `settings` applied where Spark lets them
     change. Under `spark-submit`, or where `spark-defaults.conf` names a master, that master
     is taken. `remote` (or `SPARK_REMOTE`) connects through Spark Connect, which needs no
-    Java here unless it is `local[…]`, a server of one's own. In all other cases Spark runs on this machine (`master`, by default `local[*]`),
-    with Java found or supplied (`find_java`). `settings` stand above all defaults. Raises
-    SparkError, before anything is started, if there is no Java that Spark can use. A local
-    start takes 3 to 10 seconds.
+    Java here unless it is `local[…]`, a server of one's own. In all other cases Spark runs
+    on this machine (`master`, by default `local[*]`), with Java found or supplied
+    (`find_java`). `settings` stand above all defaults. Raises SparkError, before anything is
+    started, if there is no Java that Spark can use. A local start takes 3 to 10 seconds.
     """
     try:
         running = _running()
