@@ -185,6 +185,28 @@ def test_voronoi_is_exact():
             assert not found.impact.covers(*q)
 
 
+def test_an_open_voronoi_cell_does_not_grow_from_one_region_to_the_next():
+    events = [(44.0, 0.0, 3.0), (0.0, 25.0, 3.0), (2.0, 27.0, 3.0)]
+    known = 0.0
+    for _ in range(60):
+        found = built("vm", "planar", 0.0, 0.0, 3.0, events, known=known)
+        assert found.impact.covers(0.0, 0.0)
+        known = found.size
+    assert known == pytest.approx(25.0)
+
+
+def test_a_vast_voronoi_cell_still_covers_where_one_is():
+    """Somebody so fast that the cell is cut 10¹¹ m away, where floats are 10⁻⁵ m apart."""
+    events = [(44.0, 0.0, 3.0), (0.0, 25.0, 3.0), (2.0, 27.0, 3.0)]
+    found = built("vm", "planar", 0.0, 0.0, 3.0, events, speed=2.4e7)
+    rng = np.random.default_rng(2)
+    for p in spots("planar", 0.0, 0.0, rng, 40.0, 500):
+        if found.shape.contains(*p):
+            for angle in range(0, 360, 15):
+                a, b = 2.999_999 * math.cos(angle), 2.999_999 * math.sin(angle)
+                assert found.impact.covers(p[0] + a, p[1] + b)
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("radius", [0.0, 1e-3, 5.0, 3e6, 1.9e7, 3e7])
 def test_a_radius_of_any_size_on_the_globe(name, radius):

@@ -75,6 +75,8 @@ def build(situation: Situation, look: Look) -> Built:
     ])  # fmt: skip
     first = int(np.argmin(gap))
     site = (float(seen.x[first]), float(seen.y[first]), float(seen.reach[first]))
+    # A hint by the size of the cell would let an open one grow without end, out of precision.
+    near = float(gap[first]) + site[2]
     limit = min(widest, 8 * known)
     while True:
         seen = look(site[0], site[1], 2 * limit + 2 * s.radius)
@@ -83,7 +85,8 @@ def build(situation: Situation, look: Look) -> Built:
         if far <= limit or limit >= widest:
             break
         limit = min(widest, 4 * limit)
-    return _built(s, site, seen, corners, owners, limit)
+    shape, impact = _built(s, site, seen, corners, owners, limit)
+    return Built(shape, impact, near)
 
 
 def _open(s: Situation, seen: Obstacles, widest: float) -> Built:
@@ -138,7 +141,7 @@ def _farthest(space: Space, corners: Floats) -> float:
 def _built(
     s: Situation, site: tuple[float, float, float], seen: Obstacles, corners: Floats,
     owners: set[int], limit: float,
-) -> Built:  # fmt: skip
+) -> tuple[Sites, VoronoiImpact | BallImpact]:  # fmt: skip
     more = slack(s)
     even = bool(np.all(seen.reach == site[2]))
     chosen = owners if even else set(range(seen.x.size))
@@ -148,15 +151,15 @@ def _built(
         if (seen.x[i], seen.y[i]) != (site[0], site[1]) or seen.reach[i] != site[2]
     ]
     shape = Sites(s.space, ((site[0], site[1], site[2] + more), *dict.fromkeys(others)), limit)
-    far = _farthest(s.space, corners)
     if not even:  # bent bisectors: a circle that holds every place within the limit
         reach = limit + s.radius + more
-        return Built(shape, BallImpact(s.space, site[0], site[1], reach), far)
+        return shape, BallImpact(s.space, site[0], site[1], reach)
     if s.space == "planar":
         outline = corners + np.array([site[0], site[1]])
     else:
         east, north, up = _frame(site)
         rays = up + corners[:, :1] * east + corners[:, 1:] * north
         outline = rays / np.linalg.norm(rays, axis=1, keepdims=True)
-    circle = (site[0], site[1], far + s.radius + more)
-    return Built(shape, VoronoiImpact(s.space, outline, s.radius + more, circle), far)
+    far = _farthest(s.space, corners)
+    reach = s.radius + more + 1e-14 * far  # distances from far corners are that much off
+    return shape, VoronoiImpact(s.space, outline, reach, (site[0], site[1], far + reach))
