@@ -183,3 +183,24 @@ class World:
             matches += len(wanted)
         self.index.check_invariants()
         return matches
+
+    def live(self) -> None:
+        """Grow, drift, shrink, grow beyond what was learnt, be emptied and begin again."""
+        self.add(3000)
+        self.check(3)
+        self.kind = "heavy tails"  # outside of what was learnt
+        self.add(1500)
+        self.check(3)
+        self.remove(2500)
+        self.check(3)
+        self.kind = "mixed"
+        self.add(900)
+        for _ in range(30):
+            self.add_one()
+        self.check(3)
+        self.add(9000)
+        assert self.check(3) > 0
+        self.remove(len(self.rows))
+        assert self.check(2) == 0
+        self.add(10)
+        self.check()

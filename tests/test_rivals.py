@@ -47,24 +47,7 @@ def test_every_kind_of_data(name, kind):
 @pytest.mark.parametrize("name", EXACT)
 def test_sweeps_fits_and_reuse(name):
     world = World(EXACT[name], "narrow", columns=6, most=3)
-    world.add(3000)
-    world.check(3)
-    world.kind = "heavy tails"  # outside of what was learnt
-    world.add(1500)
-    world.check(3)
-    world.remove(2500)
-    world.check(3)
-    world.kind = "mixed"
-    world.add(900)
-    for _ in range(30):
-        world.add_one()
-    world.check(3)
-    world.add(9000)
-    assert world.check(3) > 0
-    world.remove(len(world.rows))
-    assert world.check(2) == 0
-    world.add(10)
-    world.check()
+    world.live()
 
 
 @pytest.mark.parametrize("name", EXACT)
