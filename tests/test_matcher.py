@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -1022,6 +1024,96 @@ def test_matches_go_on_while_a_large_addition_is_built(monkeypatch, fails: bool)
     matcher.check_invariants()
 
 
+def test_an_addition_that_is_interrupted_leaves_nothing(monkeypatch) -> None:
+    """The interrupt comes when all is built, and a match is still under way."""
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions([Subscription(id="kept", where="price < 1")])
+
+    @contextmanager
+    def interrupted() -> Iterator[None]:
+        raise KeyboardInterrupt
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr(matcher._lock, "alone", interrupted)
+        patched.setattr(matcher.schema, "attempt", lambda _: nullcontext())
+        with pytest.raises(KeyboardInterrupt):
+            matcher.add_subscriptions(rising(0, 6000))
+    assert len(matcher) == 1
+    assert "s5" not in matcher
+    matcher.check_invariants()
+    matcher.add_subscriptions(rising(0, 6000))
+    assert matcher.match_event(sold(5.25)) == ["s5"]
+    matcher.check_invariants()
+
+
+def test_a_clause_of_too_many_words_leaves_nothing() -> None:
+    matcher = Matcher(index="pivot")
+    words = [["one"], [f"word {k}" for k in range(70_000)]]
+    table = pa.table({"id": ["a", "b"], "keywords": pa.array(words, pa.list_(pa.string()))})
+    for _ in range(2):  # the second time, nothing of the first is in the way
+        with pytest.raises(CapacityError, match="words of one clause"):
+            matcher.add_subscriptions(table)
+        assert len(matcher) == 0
+        matcher.check_invariants()
+
+
+def test_what_is_asked_while_a_table_is_added() -> None:
+    """`in`, `explain` and `asked` beside a large addition with residuals in it."""
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions([Subscription(id="kept", where="price < 1")])
+    done = threading.Event()
+    rows = [Subscription(id=f"r{k}", where=f"name LIKE 'a{k}%'") for k in range(5000)]
+    table = subscriptions_to_arrow(rows)
+
+    def add() -> None:
+        matcher.add_subscriptions(table)
+        done.set()
+
+    writer = threading.Thread(target=add)
+    writer.start()
+    while not done.is_set():
+        assert "kept" in matcher
+        matcher.asked()
+        assert matcher.explain("kept", sold(0.5)).matched
+        assert matcher.match_event(sold(0.5)) == ["kept"]
+    writer.join()
+    assert "r4999" in matcher
+    matcher.check_invariants()
+
+
+def test_a_worn_index_that_cannot_be_made_anew_stays(monkeypatch) -> None:
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions(rising(0, 100))
+    matcher.index._clauses.worn = True
+
+    def no_room(self: pivot.Pivot, rows: Any) -> pivot.Pivot:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pivot.Pivot, "rebuilt", no_room)
+        matcher.add_subscriptions([Subscription(id="z", where="price = 0.75")])
+    assert matcher.match_event(sold(0.75)) == ["z"]
+    assert matcher.index.worn
+    matcher.add_subscriptions(rising(100, 1))
+    assert not matcher.index.worn
+
+
+def test_an_interrupted_reader_does_not_strand_a_writer(monkeypatch) -> None:
+    lock = ReadWriteLock()
+    lock._writing = True
+    told: list[None] = []
+
+    def interrupted(timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lock._changed, "wait", interrupted)
+    monkeypatch.setattr(lock._changed, "notify_all", lambda: told.append(None))
+    with pytest.raises(KeyboardInterrupt), lock.read():
+        raise AssertionError("a writer holds the lock")
+    assert told
+
+
 def test_a_worn_index_is_made_anew(monkeypatch) -> None:
     monkeypatch.setattr("nearcast.index.pivot.tree._FEW_TILES", 4)
     matcher = Matcher(index="pivot")
@@ -1042,3 +1134,13 @@ def test_a_worn_index_is_made_anew(monkeypatch) -> None:
     assert len(matcher.index._clauses._spare) <= 2
     assert matcher.match_event(Event(id="e", attributes={"p": step + 2.5})) == [f"s{step + 2}"]
     matcher.check_invariants()
+
+
+def test_small_tables_wear_an_index_too(monkeypatch) -> None:
+    monkeypatch.setattr("nearcast.index.pivot.tree._FEW_TILES", 4)
+    matcher = Matcher(index="pivot")
+    for step in range(0, 64 * 120, 64):
+        matcher.add_subscriptions(rising(step, 64))
+        for k in range(step - 512, step - 448) if step >= 512 else ():
+            matcher.remove_subscription(f"s{k}")
+    assert len(matcher.index._clauses._spare) <= 2

@@ -161,13 +161,13 @@ class Detector:
         if not given:
             self._graph.locations.prepare()
         elif len(given) == 1:
-            self._process(self._accept(given, starts, ends), found)
+            self._process_all(self._accept(given, starts, ends), found)
         else:
             for first in range(0, len(given), _PIECE):
                 piece = slice(first, first + _PIECE)
                 with _collector_off():
                     ready = self._accept(given[piece], starts[piece], ends[piece])
-                    self._process(ready, found)
+                self._process_all(ready, found)
         return found
 
     def _times(self, events: list[Event]) -> tuple[list[Micros], list[Micros]]:
@@ -244,9 +244,7 @@ class Detector:
         while self._held and self._held[0][0] <= moment:
             ready.append(heappop(self._held))
         self._graph.learn()
-        for first in range(0, len(ready), _PIECE):
-            with _collector_off():
-                self._process(ready[first : first + _PIECE], found)
+        self._process_all(ready, found)
         if not self._graph.started:
             self._graph.move_to(moment)
         while self._graph.timers.next() <= moment:
@@ -257,6 +255,15 @@ class Detector:
         self._newest = max(self._newest, moment)
         self._epoch += 1
         return found
+
+    def _process_all(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
+        """Go through what is ready in pieces; one event is not worth the ceremony."""
+        if len(ready) == 1:
+            self._process(ready, found)
+            return
+        for first in range(0, len(ready), _PIECE):
+            with _collector_off():
+                self._process(ready[first : first + _PIECE], found)
 
     def _process(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
         """Match a piece of the stream at once, then go through it step by step."""

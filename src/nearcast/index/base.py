@@ -151,7 +151,10 @@ class RebuiltIndex(Protocol):
         """Whether so many rows more are better taken in by rebuilding."""
 
     def rebuilt(self, rows: Rows) -> Any:
-        """An index with these clause rows and the same live events; this one stays as it is."""
+        """An index with these clause rows and the same live events; this one stays as it is.
+
+        It is matched meanwhile, and rows that it was not given may stand in the store.
+        """
 
 
 @runtime_checkable

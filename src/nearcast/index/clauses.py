@@ -241,13 +241,9 @@ class ClauseStore:
             self.residuals[row] = extra.residuals
 
     def extend(self, batch: ClauseBatch) -> I4:
-        """Add many clauses at the end; returns their rows."""
+        """Add many clauses at the end, within limits (`check_limits`); returns their rows."""
         n = batch.size
         counts = np.diff(batch.start)
-        if n and int(counts.max(initial=0)) > _MOST_PREDICATES:
-            raise CapacityError(
-                "predicates of one clause", int(counts.max()), _MOST_PREDICATES, "use fewer"
-            )
         if batch.attr.size:
             self.columns = max(self.columns, int(batch.attr.max()) + 1)
             self._widen()
@@ -269,6 +265,14 @@ class ClauseStore:
             self._add_extra(first + position, extra)
         return rows
 
+    @staticmethod
+    def check_limits(batch: ClauseBatch) -> None:
+        """Refuse a clause with more predicates or words than a row can count."""
+        for what, start in (("predicates", batch.start), ("words", batch.word_start)):
+            most = 0 if start is None else int(np.diff(start).max(initial=0))
+            if most > _MOST_PREDICATES:
+                raise CapacityError(f"{what} of one clause", most, _MOST_PREDICATES, "use fewer")
+
     def _extend_extras(self, rows: I4, batch: ClauseBatch) -> None:
         """Words and circles that came as arrays."""
         if batch.word_start is None and batch.circle is None:
@@ -279,10 +283,6 @@ class ClauseStore:
         )
         round_ = np.zeros(n, bool) if batch.circle is None else ~np.isnan(batch.circle[:, 0])
         having = np.flatnonzero((word_counts > 0) | round_)
-        if int(word_counts.max(initial=0)) > _MOST_PREDICATES:
-            raise CapacityError(
-                "words of one clause", int(word_counts.max()), _MOST_PREDICATES, "use fewer words"
-            )
         first = self._extra_rows
         self._extra_rows += having.size
         total_words = 0 if batch.word is None else batch.word.size

@@ -19,7 +19,7 @@ from nearcast.clock import EARLIEST, FOREVER, LATEST, NEVER
 from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.index.clauses import ClauseBatch, Extra
 from nearcast.index.events import EventBatch
-from nearcast.kernels import arrange
+from nearcast.kernels import arrange, strings
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
@@ -88,7 +88,9 @@ class SubscriptionDraft:
     def bytes_needed(self) -> int:
         """Bytes this will take in the stores."""
         rows = sum(_clause_bytes(piece) for piece in self.pieces)
-        return rows + int(self.id_data.size) + 25 * int(self.expires.size)
+        sizes = np.diff(self.id_offsets)
+        long_ids = int(sizes.sum(where=sizes > strings.SHORT))
+        return rows + long_ids + 25 * int(self.expires.size)
 
 
 def _clause_bytes(clauses: ClauseBatch) -> int:

@@ -250,27 +250,52 @@ class Matcher:
         return encoded
 
     def _add_table(self, table: Any, at: Point | None) -> None:
-        with self._lock.change(), self.schema.attempt(self._lock.alone):
-            draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
-            self._check_room(draft.bytes_needed(), sum(p.wordless for p in draft.pieces))
-            slots = self._standing.ids.add_many(draft.id_offsets, draft.id_data)
-            rows, owners = self._standing.add_many(slots, draft.expires, draft.pieces)
-            fresh = None
-            if isinstance(self.index, RebuiltIndex) and self.index.outgrown(rows.size):
-                here = self._standing.store.live_rows()
-                try:
-                    fresh = self.index.rebuilt(np.concatenate([here, rows]))
-                except BaseException:  # no memory, or an interrupt
-                    with self._lock.alone():
-                        for slot in slots.tolist():
-                            self._standing.remove(slot)
-                    raise
-            with self._lock.alone():
-                self._standing.show(rows, owners)
-                if fresh is None:
-                    self.index.add_clauses(rows)
+        with self._lock.change():
+            with self.schema.attempt(self._lock.alone):
+                draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
+                self._check_room(draft.bytes_needed(), sum(p.wordless for p in draft.pieces))
+                for piece in draft.pieces:
+                    self._standing.store.check_limits(piece)
+                rows = sum(piece.size for piece in draft.pieces)
+                if isinstance(self.index, RebuiltIndex) and self.index.outgrown(rows):
+                    self._add_aside(draft, self.index)
                 else:
-                    self.index = fresh
+                    with self._lock.alone():
+                        self._add_in_place(draft)
+            self._renew()
+
+    def _add_in_place(self, draft: bulk.SubscriptionDraft) -> None:
+        standing = self._standing
+        slots = standing.ids.add_many(draft.id_offsets, draft.id_data)
+        hidden = standing.add_many(standing.ids, draft.expires, draft.pieces, slots)
+        standing.show(hidden)
+        self.index.add_clauses(hidden.rows)
+
+    def _add_aside(self, draft: bulk.SubscriptionDraft, index: RebuiltIndex) -> None:
+        """Add so much that the index is built anew; matches go on until all is there."""
+        standing = self._standing
+        ids = standing.ids.copy()
+        slots = ids.add_many(draft.id_offsets, draft.id_data)
+        here, first = standing.store.live_rows(), standing.store.rows
+        try:
+            hidden = standing.add_many(ids, draft.expires, draft.pieces, slots)
+            fresh = index.rebuilt(np.concatenate([here, hidden.rows]))
+            with self._lock.alone():
+                standing.show(hidden)
+                self.index = fresh
+        except BaseException:  # no memory, or an interrupt; once alone, nothing can fail
+            standing.forget(first, slots)
+            raise
+
+    def _renew(self) -> None:
+        """Make an index that is worn anew, while others match; within `change`."""
+        if isinstance(self.index, RebuiltIndex) and self.index.worn:
+            try:
+                fresh = self.index.rebuilt(self._standing.store.live_rows())
+            except MemoryError:
+                return  # it works as it is, and may find room another time
+            with self._lock.alone():
+                self.index = fresh
 
     def remove_subscription(self, id: str) -> None:
         """Forget a subscription; raises UnknownIdError."""
@@ -695,7 +720,7 @@ class Matcher:
         that have been removed may still be among them.
         """
         with self._lock.read():
-            tests = [t for many in self._standing.store.residuals.values() for t in many]
+            tests = [t for many in [*self._standing.store.residuals.values()] for t in many]
             names = {name for name, _ in self.schema.columns[2:]}
             names |= {t.attribute for t in tests if hasattr(t, "attribute")}
             words = bool(self.schema.words) or any(not hasattr(t, "attribute") for t in tests)
@@ -746,17 +771,11 @@ class Matcher:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold off everybody; what the schema learnt is forgotten if the change is refused.
-
-        An index that is worn afterwards is made anew while others match.
-        """
+        """Hold off everybody; what the schema learnt is forgotten if the change is refused."""
         with self._lock.change():
             with self._lock.alone(), self.schema.attempt():
                 yield
-            if isinstance(self.index, RebuiltIndex) and self.index.worn:
-                fresh = self.index.rebuilt(self._standing.store.live_rows())
-                with self._lock.alone():
-                    self.index = fresh
+            self._renew()
 
     def _reading(self, side: Capabilities | None) -> Any:
         """Share the lock, unless a match on this side of the index changes something there.

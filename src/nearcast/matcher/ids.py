@@ -58,6 +58,14 @@ class IdTable:
             return -1
         return int(strings.find(self._table, self._cells, self._blob, data, 0, data.size))
 
+    def copy(self) -> IdTable:
+        """Another table with the same ids in the same slots."""
+        other = IdTable(self._kind, self._taken)
+        vars(other).update(vars(self))
+        other._table, other._free = self._table.copy(), self._free.copy()
+        other._cells, other._blob = self._cells.copy(), self._blob.copy()
+        return other
+
     def add(self, id: str) -> int:
         """A slot for a new id; raises DuplicateIdError."""
         data = np.frombuffer(id.encode(), np.uint8)
@@ -173,7 +181,7 @@ class IdTable:
                 size *= 2
             table = np.full(size, -1, np.int32)
             strings.place_many(table, self._cells, self._blob, self._live())
-            self._table = table  # whole: others may be looking for an id
+            self._table = table
 
     def _live(self) -> npt.NDArray[np.int32]:
         live = np.ones(self.slots, bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,14 @@ __all__ = ["Live", "Standing"]
 
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
+
+
+class Hidden(NamedTuple):
+    """Subscriptions that stand in their places and are not seen yet."""
+
+    ids: IdTable
+    rows: Rows
+    owners: I4
 
 
 class Standing:
@@ -75,13 +83,14 @@ class Standing:
             self._several_rows += len(rows)
         self.tree.touch(rows)
 
-    def add_many(self, slots: I4, expires: I8, pieces: list[ClauseBatch]) -> tuple[Rows, I4]:
+    def add_many(self, ids: IdTable, expires: I8, pieces: list[ClauseBatch], slots: I4) -> Hidden:
         """Enter many subscriptions whose ids have slots; an `owner` names the position.
 
-        Returns rows and their owners. Nobody sees the rows before they are shown.
+        Nobody sees them before they are shown. `ids` are the table, or a copy of it that
+        will be.
         """
-        self.expires = grown(self.expires, self.ids.slots)
-        self._row = grown(self._row, self.ids.slots)
+        self.expires = grown(self.expires, ids.slots)
+        self._row = grown(self._row, ids.slots)
         self.expires[slots] = expires
         self.expiring = self.expiring or bool((expires != FOREVER).any())
         self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
@@ -100,11 +109,20 @@ class Standing:
             self._row[slot] = -2
             self._several.setdefault(slot, []).append(row)
             self._several_rows += 1
-        return rows, slots[positions]
+        return Hidden(ids, rows, slots[positions])
 
-    def show(self, rows: Rows, owners: I4) -> None:
-        """Let rows of `add_many` be seen."""
-        self.store.table.owner[rows] = owners
+    def forget(self, first: int, slots: I4) -> None:
+        """Undo as much of `add_many` as was done: rows from the first one on."""
+        for row in range(first, self.store.rows):
+            self.store.release(row)
+        for slot in slots.tolist():
+            self._several_rows -= len(self._several.pop(slot, ()))
+
+    def show(self, hidden: Hidden) -> None:
+        """Let what `add_many` entered be seen."""
+        rows = hidden.rows
+        self.ids = hidden.ids
+        self.store.table.owner[rows] = hidden.owners
         if rows.size > 4096:
             self.tree.forget()
         else:

@@ -46,6 +46,9 @@ class ReadWriteLock:
         try:
             while self._writing or (self._writers_waiting and not self._turns):
                 self._changed.wait()
+        except BaseException:  # an interrupt: a writer may wait for this reader's turn
+            self._changed.notify_all()
+            raise
         finally:
             self._readers_waiting -= 1
             self._turns = min(max(self._turns - 1, 0), self._readers_waiting)

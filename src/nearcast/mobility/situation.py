@@ -82,7 +82,7 @@ class Situation:
 
 
 class Built(NamedTuple):
-    """A safe region's shape, its impact region, and how large it came out (a hint for the next)."""
+    """A safe region's shape, its impact region, and a length that says where the next may begin."""
 
     shape: Shape
     impact: Impact

@@ -67,26 +67,29 @@ class Schema:
         codes = self.codes[type_]
         code = codes.get(name)
         if code is None:
-            code = codes[name] = len(self.columns)
+            code = len(self.columns)
             self._append(name, type_)
+            codes[name] = code  # last: a match under way may meet it at once
         return code
 
     def string(self, text: str) -> int:
         """The code of a string value, new if need be."""
         code = self.strings.get(text)
         if code is None:
-            code = self.strings[text] = len(self._string_list)
+            code = len(self._string_list)
             self._string_list.append(text)
             self._characters += len(text)
+            self.strings[text] = code
         return code
 
     def word(self, text: str) -> int:
         """The code of a normalised word, new if need be."""
         code = self.words.get(text)
         if code is None:
-            code = self.words[text] = len(self._word_list)
+            code = len(self._word_list)
             self._word_list.append(text)
             self._characters += len(text)
+            self.words[text] = code
         return code
 
     def string_of(self, code: int) -> str:

@@ -95,8 +95,8 @@ def carry_out(
     rows = events.select(*request.event_names)
     weights: tuple[Weight | None, Weight | None] = (None, None)
     alone = request.shared is None and not shipping.can_ship(events.sparkSession)
-    if plan == direction == "auto" and alone:
-        kind, way, reason = choose("partitioned", "auto", *weights, most_bytes)
+    if plan == "auto" and direction != "subscription-matching" and alone:
+        kind, way, reason = choose("partitioned", direction, *weights, most_bytes)
         reason = "through Spark Connect nothing can be shipped, and no shared folder was given"
     else:
         if plan == "auto" or (plan == "broadcast" and direction == "auto"):

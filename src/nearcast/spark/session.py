@@ -111,6 +111,7 @@ def _remote(url: str, app: str, wanted: Mapping[str, str]) -> SparkSession:
     if url.startswith("local"):  # PySpark starts a server here, and stops it at the end
         os.environ["JAVA_HOME"] = str(find_java().home)
         _run_here()
+        wanted = _LOCAL | {"spark.connect.grpc.binding.address": "127.0.0.1"} | dict(wanted)
     builder: Any = SparkSession.builder.remote(url).appName(app)
     try:
         made: SparkSession = builder.config(map=dict(wanted)).getOrCreate()

@@ -106,7 +106,7 @@ class Pivot:
 
     def outgrown(self, rows: int) -> bool:
         """Whether so many more rows are a fair part of all: planning afresh then pays."""
-        return rows > _ASIDE and 4 * rows > len(self._store) - rows
+        return rows > _ASIDE and 4 * rows > len(self._store)
 
     def rebuilt(self, rows: Rows) -> Pivot:
         """A new one with these clauses and the same live events."""
