@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -1029,10 +1028,8 @@ def test_an_addition_that_is_interrupted_leaves_nothing(monkeypatch) -> None:
     matcher = Matcher(index="pivot")
     matcher.add_subscriptions([Subscription(id="kept", where="price < 1")])
 
-    @contextmanager
-    def interrupted() -> Iterator[None]:
+    def interrupted() -> None:
         raise KeyboardInterrupt
-        yield
 
     with monkeypatch.context() as patched:
         patched.setattr(matcher._lock, "alone", interrupted)
