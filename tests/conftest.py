@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark share one worker: a second JVM would warm up for nothing."""
+    """Give the tests of a file to one worker, which keeps what they share, and Spark's to one.
+
+    A second JVM would warm up for nothing.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        on_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if on_spark else item.path.name))
 
 
 @pytest.fixture(scope="session")
