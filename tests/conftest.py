@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests of a file to one worker, which keeps what they share, and Spark's to one.
 
-    A second JVM would warm up for nothing.
+    A second JVM would warm up for nothing. What takes long comes first: at the end the other
+    worker would have nothing to do.
     """
+    rank = {}
     for item in items:
         on_spark = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("spark" if on_spark else item.path.name))
+        rank[item] = 0 if on_spark else 1 if item.get_closest_marker("slow") else 2
+    items.sort(key=rank.__getitem__)
 
 
 @pytest.fixture(scope="session")
