@@ -8,7 +8,7 @@ from fractions import Fraction
 import pyproj
 import pytest
 import shapely
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from shapely.affinity import translate
 
@@ -28,10 +28,11 @@ def to_shapely(place: Location) -> shapely.Geometry:
         return shapely.Point(place.x, place.y)
     rings = geometry.corners(place)
     if isinstance(place, Box):
-        if place.xmin == place.xmax and place.ymin == place.ymax:
-            return shapely.Point(place.xmin, place.ymin)
-        if place.xmin == place.xmax or place.ymin == place.ymax:
-            return shapely.LineString([rings[0][0], rings[0][2]])
+        first, opposite = rings[0][0], rings[0][2]  # from 180 to −180 is no width either
+        if first == opposite:
+            return shapely.Point(first)
+        if first[0] == opposite[0] or first[1] == opposite[1]:
+            return shapely.LineString([first, opposite])
     return shapely.Polygon(rings[0], rings[1:])
 
 
@@ -75,6 +76,9 @@ def test_relations_on_a_plane_are_those_of_shapely(first, second):
 
 @settings(max_examples=150)
 @given(strategies.locations("globe"), strategies.locations("globe"))
+@example(Box(-180, 1, -180, 2), Box(180, 1, -180, 1))
+@example(Box(180, 2, -180, 2), Point(-180, 1))
+@example(Box(180, 2, -180, 2), Box(180, 1, -180, 3))
 def test_relations_on_the_globe_are_those_of_shapely_over_all_turns(first, second):
     one, two = to_shapely(first), to_shapely(second)
     meet = any(turned(one, turn).intersects(two) for turn in TURNS)
