@@ -383,6 +383,19 @@ def test_an_area_on_the_antimeridian(spark):
     assert area["radius_m"] < 30_000
 
 
+def test_no_area_is_left_without_points():
+    """Lloyd's steps can leave a centre with nobody; five of these do."""
+    from nearcast.spark.areas import _cut
+
+    for seed in range(90):
+        x, y = np.exp(2 * np.random.default_rng(seed).normal(size=(200, 2))).T
+        table = pa.table({"coarse": [0] * 200, "x": x, "y": y})
+        sizes = _cut(table, {0: 40}, 1.0, seed)["points"].to_pylist()
+        assert len(sizes) == 40
+        assert min(sizes) > 0
+        assert sum(sizes) == 200
+
+
 def test_fewer_places_than_areas(spark):
     from nearcast.spark.areas import default_areas, hot_areas
 

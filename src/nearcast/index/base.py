@@ -16,7 +16,9 @@ An index answers with clause rows (event rows), in any order, each once. It is e
 what its capabilities declare and may ignore the rest; circles, polygons, residual
 predicates, expiry and the de-duplication of subscriptions are the matcher's work.
 
-One writer at a time: the matcher serialises changes against matching.
+One writer at a time: the matcher serialises changes of an index against matching. Rows may
+come into the store beside matching, for an index that is being built (`RebuiltIndex`): look
+only at rows you were given.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def _copied_cells(cells, slots):
 def _write(out, at, found, flat, i, blob):
     """Write string i of the found cells, `flat` their bytes; returns where it ends.
 
-    A short one is written with all 15 bytes that it may have, beyond its end too, where the
+    Of a short one the first eight bytes are written at once, beyond its end too, where the
     next one goes: `out` has room for that behind the last.
     """
     size = size_of(found[i, 0])

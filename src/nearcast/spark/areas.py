@@ -148,18 +148,22 @@ def _cut(table: Any, shares: dict[int, int], east: float, seed: int) -> Any:
     centres = _first_centres(points, shares[cluster], np.random.default_rng([seed, cluster]))
     for _ in range(_FINE_ROUNDS):
         owner, _ = _nearest(points, centres)
-        centres, _ = _means(points, owner, centres)
+        centres = _means(points, owner, centres)
     owner, squares = _nearest(points, centres)
     size = np.bincount(owner, minlength=len(centres))
+    while (size == 0).any():  # nobody's centre goes to who is farthest from theirs
+        lost = np.flatnonzero(size == 0)
+        centres[lost] = points[np.argsort(-squares, kind="stable")[: lost.size]]
+        owner, squares = _nearest(points, centres)
+        size = np.bincount(owner, minlength=len(centres))
     spread = np.bincount(owner, weights=squares, minlength=len(centres))
-    used = size > 0
     return pa.table(
         {
-            "coarse": pa.array(np.full(int(used.sum()), cluster, np.int32)),
-            "lon": centres[used, 0] / east,
-            "lat": centres[used, 1] / METRES_PER_DEGREE,
-            "points": size[used],
-            "radius_m": np.sqrt(spread[used] / size[used]),
+            "coarse": pa.array(np.full(len(centres), cluster, np.int32)),
+            "lon": centres[:, 0] / east,
+            "lat": centres[:, 1] / METRES_PER_DEGREE,
+            "points": size,
+            "radius_m": np.sqrt(spread / size),
         }
     )
 
@@ -183,13 +187,12 @@ def _nearest(points: Array, centres: Array) -> tuple[npt.NDArray[np.int64], Arra
     return owner, squares
 
 
-def _means(
-    points: Array, owner: npt.NDArray[np.int64], centres: Array
-) -> tuple[Array, npt.NDArray[np.int64]]:
+def _means(points: Array, owner: npt.NDArray[np.int64], centres: Array) -> Array:
+    """The mean of each centre's points; where it stands if it has none."""
     size = np.bincount(owner, minlength=len(centres))
     sums = np.stack(
         [np.bincount(owner, weights=points[:, axis], minlength=len(centres)) for axis in (0, 1)],
         axis=1,
     )
-    moved = np.where(size[:, None] > 0, sums / np.maximum(size, 1)[:, None], centres)
-    return moved, size
+    moved: Array = np.where(size[:, None] > 0, sums / np.maximum(size, 1)[:, None], centres)
+    return moved

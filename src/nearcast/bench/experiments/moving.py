@@ -300,7 +300,7 @@ EXPERIMENT = Experiment(
         Setting("v", (20, 40, 60, 80, 100), (60,), "metres a step"),
         Setting("r_km", (1, 2, 3, 4, 5), (2,), "radius"),
         Setting("live_sizes", (500_000, 1_000_000, 2_000_000), (20_000,), "live events"),
-        Setting("beta", (0.125, 0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 1.0), "fixed β"),
+        Setting("beta", (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0.5, 1.0), "fixed β"),
         Setting("cells", (200, 400, 600, 800, 1000), (100,), "N of the N × N grid"),
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 0.9), (0.5,), "idGM's α"),
     ),

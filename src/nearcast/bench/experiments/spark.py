@@ -220,7 +220,7 @@ def _overhead(name: str, n: int, found: _Found, judged: bool) -> list[Claim]:
         if way != "bare":
             share = rate / rates[f"bare, {cores}"]
             label = f"share of the bare rate, {contender}, {name}, {n:,}"
-            claims.append(Claim(label, share, "", 0.6 if judged and cores == "2 cores" else None))
+            claims.append(Claim(label, share, "", 0.6 if judged else None))
     for way in ("Spark", "Spark on files"):
         if f"{way}, 1 core" in rates and f"{way}, 2 cores" in rates:
             gain = rates[f"{way}, 2 cores"] / rates[f"{way}, 1 core"]
