@@ -30,7 +30,7 @@ def test_all_contenders_agree_with_the_truth():
     assert set(found) == {
         (spark.WHOLE, "broadcast"),
         (spark.WHOLE, "partitioned"),
-        (spark.WHOLE, "grid join"),
+        (spark.WHOLE, "grid join, 1000 m"),
         (spark.READY, "bare, 2 cores"),
         (spark.READY, "Spark, 2 cores"),
         (spark.READY, "Spark on files, 2 cores"),
@@ -55,7 +55,8 @@ def measurements(n: int) -> list[Measurement]:
     seconds = {
         (spark.WHOLE, "broadcast"): 2.0,
         (spark.WHOLE, "partitioned"): 4.0,
-        (spark.WHOLE, "grid join"): 40.0,
+        (spark.WHOLE, "grid join, 500 m"): 40.0,
+        (spark.WHOLE, "grid join, 1000 m"): 60.0,
         (spark.READY, "bare, 1 core"): 2.0,
         (spark.READY, "Spark, 1 core"): 3.8,
         (spark.READY, "bare, 2 cores"): 1.0,
@@ -88,6 +89,22 @@ def test_claims_are_judged_at_the_targets_size():
     assert nested.value == pytest.approx(3 + (1e12 - 4e6) / 3e6)
     assert "extrapolated from 1,000 and 2,000, not measured" in nested.name
     assert {c.met for c in EXPERIMENT.claims(measurements(1000))} == {None}
+
+
+def test_a_grid_join_that_would_take_too_long_is_extrapolated():
+    small = [
+        replace(m, parameters={"workload": "mo", "n": few}, seconds=(seconds,), work=few)
+        for few, seconds in ((1000, 2.0), (2000, 5.0))
+        for m in measurements(few)
+        if m.contender == "grid join, 500 m"
+    ]
+    large = [m for m in measurements(1_000_000) if not m.contender.startswith("grid join")]
+    claims = {c.name: c for c in EXPERIMENT.claims([*small, *large])}
+    said = "extrapolated from 1,000 and 2,000, not measured"
+    ratio = claims[f"times a grid join in SQL, broadcast, mo, 1,000,000: {said}"]
+    assert ratio.value == pytest.approx((5 + (1e12 - 4e6) / 1e6) / 2)
+    assert ratio.met is None
+    assert "times a grid join in SQL, broadcast, mo, 1,000,000" not in claims
 
 
 def test_an_unknown_source_is_named(monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""The match as Spark SQL says it: an equi-join on grid cells, then the conditions.
+"""The match as Spark SQL says it: an equi-join on grid cells (or every pair), then the conditions.
 
 What a good data engineer writes without nearcast, to compare with. It takes subscriptions
 with circles or boxes, ready intervals and words; not CQL2.
@@ -16,44 +16,69 @@ from nearcast.errors import ValidationError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["sql_join"]
+__all__ = ["sql_join", "sql_nested_loop"]
 
 _RADIUS_M = 6_371_008.8
 
 
-def sql_join(events: DataFrame, subscriptions: DataFrame, cell_deg: float = 0.02) -> DataFrame:
-    """Pairs (event_id, subscription_id), by cells of `cell_deg` degrees.
+def sql_join(events: DataFrame, subscriptions: DataFrame, cell: float | None = None) -> DataFrame:
+    """Pairs (event_id, subscription_id), by cells so wide in units of the coordinates.
 
+    Without `cell`, a quarter of the regions' mean width, for which they are read once.
     Regions must not cross the antimeridian. Costs the pairs that share a cell.
     """
+    edges = _edges(subscriptions)
+    if cell is None:
+        (width,) = subscriptions.agg(f.avg(edges[2] - edges[0])).first() or (None,)
+        cell = (width or 1.0) / 4
+    places = _cells(_with_values(events), (f.col("lon"), f.col("lat")) * 2, cell).alias("e")
+    regions = _cells(subscriptions, edges, cell).alias("s")
+    joined = places.join(regions, ["column", "row"])
+    return _pairs(joined.where(_held(events, subscriptions)))
+
+
+def sql_nested_loop(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """The same pairs from a look at every one: subscriptions broadcast. For few rows."""
+    places, regions = _with_values(events).alias("e"), f.broadcast(subscriptions.alias("s"))
+    return _pairs(places.join(regions, _held(events, subscriptions)))
+
+
+def _pairs(joined: DataFrame) -> DataFrame:
+    return joined.select(f.col("e.id").alias("event_id"), f.col("s.id").alias("subscription_id"))
+
+
+def _edges(subscriptions: DataFrame) -> tuple[Column, Column, Column, Column]:
+    """A box around each region."""
     if {"lon", "radius_m"} <= set(subscriptions.columns):
         up = f.col("radius_m") / METRES_PER_DEGREE
         side = up / f.cos(f.radians("lat")) * 1.001  # the circle is widest off its middle
-        edges = (
+        return (
             f.col("lon") - side, f.col("lat") - up * 1.001,
             f.col("lon") + side, f.col("lat") + up * 1.001,
         )  # fmt: skip
-        near = _haversine_m() <= f.col("s.radius_m")
-    elif "xmin" in subscriptions.columns:
-        edges = tuple(f.col(name) for name in ("xmin", "ymin", "xmax", "ymax"))  # type: ignore[assignment]
-        near = f.col("e.lon").between(f.col("s.xmin"), f.col("s.xmax"))
-        near &= f.col("e.lat").between(f.col("s.ymin"), f.col("s.ymax"))
+    if "xmin" in subscriptions.columns:
+        return f.col("xmin"), f.col("ymin"), f.col("xmax"), f.col("ymax")
+    raise ValidationError("subscriptions", subscriptions.columns, "give circles or boxes")
+
+
+def _held(events: DataFrame, subscriptions: DataFrame) -> Column:
+    """What a pair must satisfy; the place first, it is cheap and rarely holds."""
+    if "radius_m" in subscriptions.columns:
+        held = _haversine_m() <= f.col("s.radius_m")
     else:
-        raise ValidationError("subscriptions", subscriptions.columns, "give circles or boxes")
-    places = _cells(events, (f.col("lon"), f.col("lat")) * 2, cell_deg).alias("e")
-    regions = _cells(subscriptions, edges, cell_deg).alias("s")
-    held = near & _intervals_hold(events, subscriptions)
+        held = f.col("e.lon").between(f.col("s.xmin"), f.col("s.xmax"))
+        held &= f.col("e.lat").between(f.col("s.ymin"), f.col("s.ymax"))
+    held &= _intervals_hold(subscriptions)
     if {"keywords"} <= set(subscriptions.columns) & set(events.columns):
         held &= f.size(f.array_except("s.keywords", "e.keywords")) == 0
     if "expires" in subscriptions.columns and "end" in events.columns:
         held &= f.coalesce(f.col("s.expires") > f.col("e.end"), f.lit(True))
-    joined = places.join(regions, ["column", "row"]).where(held)
-    return joined.select(f.col("e.id").alias("event_id"), f.col("s.id").alias("subscription_id"))
+    return held
 
 
-def _cells(frame: DataFrame, edges: tuple[Column, ...], cell_deg: float) -> DataFrame:
+def _cells(frame: DataFrame, edges: tuple[Column, ...], cell: float) -> DataFrame:
     """A row for each cell that a box (or a point) meets."""
-    xmin, ymin, xmax, ymax = (f.floor(edge / cell_deg) for edge in edges)
+    xmin, ymin, xmax, ymax = (f.floor(edge / cell) for edge in edges)
     wide = frame.withColumn("column", f.explode(f.sequence(xmin, xmax)))
     return wide.withColumn("row", f.explode(f.sequence(ymin, ymax)))
 
@@ -65,18 +90,24 @@ def _haversine_m() -> Column:
     return 2 * _RADIUS_M * f.asin(f.sqrt(half))
 
 
-def _intervals_hold(events: DataFrame, subscriptions: DataFrame) -> Column:
+def _with_values(events: DataFrame) -> DataFrame:
+    """The numbers of an event by name: made once for each event, not for each pair."""
+    if "attributes" not in events.columns:
+        return events.withColumn("values", f.create_map())
+    fields = events.schema["attributes"].dataType.fields  # type: ignore[attr-defined]
+    numbers = [field.name for field in fields if field.dataType.typeName() == "double"]
+    pairs = [part for name in numbers for part in (f.lit(name), f.col(f"attributes.{name}"))]
+    return events.withColumn("values", f.create_map(*pairs)).drop("attributes")
+
+
+def _intervals_hold(subscriptions: DataFrame) -> Column:
     """All intervals hold; one on an attribute that the event lacks does not."""
     if "intervals" not in subscriptions.columns:
         return f.lit(True)
-    fields = events.schema["attributes"].dataType.fields  # type: ignore[attr-defined]
-    numbers = [field.name for field in fields if field.dataType.typeName() == "double"]
-    pairs = [part for name in numbers for part in (f.lit(name), f.col(f"e.attributes.{name}"))]
-    values = f.create_map(*pairs)
     return f.forall(
         "s.intervals",
         lambda each: f.coalesce(
-            f.element_at(values, each["attribute"]).between(each["low"], each["high"]),
+            f.element_at("e.values", each["attribute"]).between(each["low"], each["high"]),
             f.lit(False),
         ),
     )

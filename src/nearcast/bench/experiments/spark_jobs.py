@@ -24,10 +24,9 @@ import pyarrow.parquet as pq
 from nearcast.bench.trial import Timed
 from nearcast.errors import BenchError
 from nearcast.spark import match, session
+from nearcast.spark.sql_join import sql_join, sql_nested_loop
 
 __all__ = ["Engine"]
-
-_CELL_M = 2000.0  # about the width of a square of `mo`: what a good engineer would choose
 
 
 class Engine:
@@ -134,54 +133,12 @@ def _files(_: Any, __: Any, ___: Any, asked: Mapping[str, Any]) -> Any:
     return match(asked["events"], asked["saved"], space=asked["space"])
 
 
-def _tests(events: Any) -> str:
-    """The filter in SQL: the square, then every interval on the attribute of its name."""
-    names = [field.name for field in events.schema["attributes"].dataType.fields]
-    keys = ", ".join(f"'{name}'" for name in names)
-    values = ", ".join(f"attributes.{name}" for name in names)
-    events.selectExpr(
-        "id as event_id", "lon", "lat",
-        f"map_from_arrays(array({keys}), array({values})) as attributes",
-        f"cast(floor(lon / {_CELL_M}) as int) as cx", f"cast(floor(lat / {_CELL_M}) as int) as cy",
-    ).createOrReplaceTempView("bench_events")  # fmt: skip
-    return (
-        "e.lon between s.xmin and s.xmax and e.lat between s.ymin and s.ymax and "
-        "forall(s.intervals, i -> e.attributes[i.attribute] between i.low and i.high)"
-    )
+def _grid_join(_: Any, events: Any, subscriptions: Any, asked: Mapping[str, Any]) -> Any:
+    return sql_join(events, subscriptions, asked["cell_m"])
 
 
-def _grid_join(spark: Any, events: Any, subscriptions: Any, _: Mapping[str, Any]) -> Any:
-    """What one writes without us: cells on both sides, an equi-join, then the filter."""
-    tests = _tests(events)
-    subscriptions.createOrReplaceTempView("bench_subscriptions")
-    return spark.sql(
-        f"""
-        with
-        across as (
-          select *, explode(sequence(cast(floor(xmin / {_CELL_M}) as int),
-                                     cast(floor(xmax / {_CELL_M}) as int))) as cx
-          from bench_subscriptions
-        ),
-        s as (
-          select *, explode(sequence(cast(floor(ymin / {_CELL_M}) as int),
-                                     cast(floor(ymax / {_CELL_M}) as int))) as cy
-          from across
-        )
-        select e.event_id, s.id as subscription_id
-        from bench_events e join s on e.cx = s.cx and e.cy = s.cy
-        where {tests}
-        """
-    )
-
-
-def _nested_loop(spark: Any, events: Any, subscriptions: Any, _: Mapping[str, Any]) -> Any:
-    """Every pair: the smaller side broadcast, and the filter as the join's condition."""
-    tests = _tests(events)
-    subscriptions.createOrReplaceTempView("bench_subscriptions")
-    return spark.sql(
-        "select /*+ BROADCAST(s) */ e.event_id, s.id as subscription_id "
-        f"from bench_events e join bench_subscriptions s on {tests}"
-    )
+def _nested_loop(_: Any, events: Any, subscriptions: Any, __: Mapping[str, Any]) -> Any:
+    return sql_nested_loop(events, subscriptions)
 
 
 _JOBS = {
