@@ -16,6 +16,7 @@ from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
 from nearcast.index.pivot.clause_tiles.kernels import SHELF
 from nearcast.index.pivot.kernels import ODD, TILE, deeper
+from nearcast.index.pivot.word_lists import kernels as word_kernels
 from nearcast.index.scan import Scan
 
 INF, NAN = np.inf, np.nan
@@ -677,6 +678,32 @@ def test_a_word_in_every_clause_and_a_word_in_none():
         start = np.arange(7) * len(words)
         w.check(batch=b._replace(word_start=start, word=np.array(words * 6, np.int32)))
     assert w.check(40) > 0
+
+
+def test_more_events_than_go_through_the_lists_together():
+    w = Wordy("even", columns=2, most=2)
+    w.vocabulary = 5000  # more than one pass of the sort by word
+    w.add(3000)
+    assert w.check(word_kernels._EVENTS + 100) > 1000
+
+
+def test_regions_that_end_nowhere_and_events_without_a_place():
+    """Sides beyond what a float32 holds, in lists long enough to be ordered by place."""
+    w = Wordy("even", columns=2, most=2)
+    sides = np.array([-np.inf, -1e300, -1e39, 0.0, 0.5, 1.0, 1e39, 1e300, np.inf])
+    low = sides[w.rng.integers(0, 5, (900, 2))]
+    high = sides[w.rng.integers(4, 9, (900, 2))]
+    w.add(0, boxes_with_a_word(low, high, 3))
+    bare = Extra(words=[3])
+    nowhere = [w.clauses.append(0, [], [], [], bare) for _ in range(40)]
+    w.index.add_clauses(np.array(nowhere, np.int32))
+    places = np.array([[0.5, 0.5], [-1e200, 1e38], [1e39, 0.0], [1e301, -1e301], [3.4e38, 2.0]])
+    asked = {"word_start": np.arange(6), "word": np.full(5, 3, np.int32)}
+    assert w.check(batch=points(places, 2)._replace(**asked)) > 200
+    unplaced = points(places, 2)._replace(
+        start=np.zeros(6, np.int64), attr=np.empty(0, np.int32), value=np.empty(0), **asked
+    )
+    assert w.check(batch=unplaced) == 5 * 40
 
 
 def test_a_list_that_outgrows_its_span_leaves_it_to_the_next():

@@ -24,13 +24,13 @@ _RADIUS_M = 6_371_008.8
 def sql_join(events: DataFrame, subscriptions: DataFrame, cell: float | None = None) -> DataFrame:
     """Pairs (event_id, subscription_id), by cells so wide in units of the coordinates.
 
-    Without `cell`, a quarter of the regions' mean width, for which they are read once.
+    Without `cell`, half the regions' mean width, for which they are read once.
     Regions must not cross the antimeridian. Costs the pairs that share a cell.
     """
     edges = _edges(subscriptions)
     if cell is None:
         (width,) = subscriptions.agg(f.avg(edges[2] - edges[0])).first() or (None,)
-        cell = (width or 1.0) / 4
+        cell = (width or 1.0) / 2
     places = _cells(_with_values(events), (f.col("lon"), f.col("lat")) * 2, cell).alias("e")
     regions = _cells(subscriptions, edges, cell).alias("s")
     joined = places.join(regions, ["column", "row"])

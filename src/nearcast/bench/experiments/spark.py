@@ -113,47 +113,61 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         for name in plan.texts("workloads"):
             if name not in _SOURCES:
                 raise BenchError(f"workloads: {name!r} is none of {', '.join(_SOURCES)}")
-            for n in plan.numbers("n"):
+            for n, operations in _sizes(plan).items():
                 data = _Data(name, n, plan.seed, index)
                 stack.callback(data.close)
-                yield from _large(plan, data, engines, name, n)
-                data.close()
-            if "nested" not in plan.texts("parts"):
-                continue
-            for few in plan.numbers("nested"):
-                data = _Data(name, few, plan.seed, index)
-                stack.callback(data.close)
-                jobs = [
-                    Contender(job, partial(data.job, engines[most], job))
-                    for job in ("nested loop", "broadcast")
-                ]
-                yield _trial(NESTED, data, jobs, {"workload": name, "n": few})
+                point: dict[str, Scalar] = {"workload": name, "n": n}
+                if NESTED in operations:
+                    jobs = _jobs(data, engines[most], ("nested loop", "broadcast"))
+                    yield _trial(NESTED, data, jobs, point)
+                if WHOLE in operations:
+                    jobs = _jobs(data, engines[most], _PLANS)
+                    if n <= plan.number("joined"):
+                        jobs += _grid_joins(plan, data, engines[most])
+                    yield _trial(WHOLE, data, jobs, point)
+                if READY in operations:
+                    yield _trial(READY, data, _past_a_ready_index(data, engines), point)
                 data.close()
 
 
-def _large(
-    plan: Plan, data: _Data, engines: dict[int, Engine], name: str, n: int
-) -> Iterator[Trial]:
-    point: dict[str, Scalar] = {"workload": name, "n": n}
-    if "whole" in plan.texts("parts"):
-        engine = engines[max(engines)]
-        jobs = [Contender(job, partial(data.job, engine, job)) for job in _PLANS]
-        if n <= max(plan.numbers("joined")):
-            jobs += [
-                Contender(f"grid join, {cell} m", partial(data.job, engine, "grid join", cell))
-                for cell in plan.numbers("cell_m")
-            ]
-        yield _trial(WHOLE, data, jobs, point)
-    if "ready" not in plan.texts("parts"):
-        return
+def _sizes(plan: Plan) -> dict[int, set[str]]:
+    """What is measured at which size.
+
+    Where n is more than a grid join is given, it is measured at two smaller sizes.
+    """
+    n, joined, parts = plan.number("n"), plan.number("joined"), plan.texts("parts")
+    asked = [(WHOLE, n)] * ("whole" in parts) + [(READY, n)] * ("ready" in parts)
+    if "whole" in parts and n > joined:
+        asked += [(WHOLE, joined // 2), (WHOLE, joined)]
+    if "nested" in parts:
+        asked += [(NESTED, few) for few in plan.numbers("nested")]
+    sizes: dict[int, set[str]] = {}
+    for operation, size in sorted(asked, key=lambda each: each[1]):
+        sizes.setdefault(size, set()).add(operation)
+    return sizes
+
+
+def _jobs(data: _Data, engine: Engine, names: Sequence[str]) -> list[Contender]:
+    return [Contender(name, partial(data.job, engine, name)) for name in names]
+
+
+def _grid_joins(plan: Plan, data: _Data, engine: Engine) -> list[Contender]:
+    return [
+        Contender(f"grid join, {cell} m", partial(data.job, engine, "grid join", cell))
+        for cell in plan.numbers("cell_m")
+    ]
+
+
+def _past_a_ready_index(data: _Data, engines: dict[int, Engine]) -> list[Contender]:
     contenders = []
     for cores, engine in engines.items():
-        contenders.append(Contender(f"bare, {_cores(cores)}", partial(data.bare, cores)))
-        contenders.append(Contender(f"Spark, {_cores(cores)}", partial(data.job, engine, "ready")))
-        contenders.append(
-            Contender(f"Spark on files, {_cores(cores)}", partial(data.job, engine, "files"))
-        )
-    yield _trial(READY, data, contenders, point)
+        of = _cores(cores)
+        contenders += [
+            Contender(f"bare, {of}", partial(data.bare, cores)),
+            Contender(f"Spark, {of}", partial(data.job, engine, "ready")),
+            Contender(f"Spark on files, {of}", partial(data.job, engine, "files")),
+        ]
+    return contenders
 
 
 def _trial(
@@ -273,7 +287,12 @@ EXPERIMENT = Experiment(
     settings=(
         Setting("n", (20_000,), (300,), "subscriptions, and as many events"),
         Setting("nested", (2000, 8000), (50, 150), "how many of each a nested-loop join is given"),
-        Setting("joined", (1_000_000,), (300,), "the most that a grid join is given"),
+        Setting(
+            "joined",
+            (1_000_000,),
+            (300,),
+            "the most that a grid join is given; half and all of it, where n is more",
+        ),
         Setting("cell_m", (500, 1000), (1000,), "widths of its cells; the fastest counts"),
         Setting("workloads", ("mo",), ("mo",), "mo, or cabs: mo at real pick-ups"),
         Setting("cores", (1, 2), (2,), "Spark's cores; the most take part in all"),

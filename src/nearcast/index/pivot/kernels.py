@@ -429,3 +429,21 @@ def look_through(c_start, c_count, c_attr, c_low, c_high, rows, batch, first, st
     counters[1] += rows.size * (stop - first)
     counters[2] += n
     return events[:n], found[:n]
+
+
+@kernel
+def by_event(events, rows, n, total):
+    """The pairs in the order of events: a counting sort."""
+    offset = np.zeros(total + 1, np.int64)
+    for i in range(n):
+        offset[events[i] + 1] += 1
+    for e in range(total):
+        offset[e + 1] += offset[e]
+    sorted_events = np.empty(n, np.int32)
+    sorted_rows = np.empty(n, np.int32)
+    for i in range(n):
+        at = offset[events[i]]
+        offset[events[i]] += 1
+        sorted_events[at] = events[i]
+        sorted_rows[at] = rows[i]
+    return sorted_events, sorted_rows

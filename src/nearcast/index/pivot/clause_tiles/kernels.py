@@ -25,6 +25,7 @@ from nearcast.index.pivot.kernels import (
     TILE,
     WORDS,
     bit_number,
+    by_event,
     deeper,
     descend,
     free_position,
@@ -755,22 +756,4 @@ def match_events(c, nodes, t, batch, counters):
             for k in range(start[first + e], start[first + e + 1]):
                 dense[e, attr[k]] = np.nan
     counters[2] += m
-    return _by_event(events, out, m, total)
-
-
-@kernel
-def _by_event(events, rows, n, total):
-    """The pairs in the order of events: a counting sort."""
-    offset = np.zeros(total + 1, np.int64)
-    for i in range(n):
-        offset[events[i] + 1] += 1
-    for e in range(total):
-        offset[e + 1] += offset[e]
-    sorted_events = np.empty(n, np.int32)
-    sorted_rows = np.empty(n, np.int32)
-    for i in range(n):
-        at = offset[events[i]]
-        offset[events[i]] += 1
-        sorted_events[at] = events[i]
-        sorted_rows[at] = rows[i]
-    return sorted_events, sorted_rows
+    return by_event(events, out, m, total)

@@ -34,6 +34,8 @@ class Lists(NamedTuple):
     row: I4
     """The clause, −1: gone. The first of a free span leads to the next free one."""
     signature: npt.NDArray[np.uint64]
+    others: npt.NDArray[np.uint64]
+    """Two words beside the one it stands under: see `kernels.NO_WORD`."""
     box: F4
     """Sides of boxes, in sixteens: see `kernels.side`."""
     hull: F4
@@ -57,6 +59,7 @@ def _no_lists() -> Lists:
         frequency=np.zeros(0, np.int32),
         row=np.empty(0, np.int32),
         signature=np.empty(0, np.uint64),
+        others=np.empty(0, np.uint64),
         box=np.empty(0, np.float32),
         hull=np.empty(0, np.float32),
         group=np.empty(0, np.float32),
@@ -138,6 +141,7 @@ class WordLists:
         self._lists = t._replace(
             row=row,
             signature=grown(t.signature, row.size),
+            others=grown(t.others, row.size),
             box=grown(t.box, _sides(row.size)),
             hull=grown(t.hull, _sides(row.size // kernels.BLOCK + 1)),
             group=grown(t.group, _sides(row.size // kernels.GROUP + 1)),

@@ -2,10 +2,10 @@
 
 A clause stands in the list of the rarest of its words, so that an event looks at no more
 lists than it has words, and seldom at a long one. An entry carries what decides on most
-events without a look elsewhere: its place as four float32, rounded outwards, and a
-signature, one bit a word. A list of more than a few blocks of 16 is kept in the order of
-Hilbert's curve, with the hull of every block and of every 16 blocks: an event skips what is
-elsewhere.
+events without a look elsewhere: its place as four float32, rounded outwards, a signature,
+one bit a word, and two more of its words. A list of more than a few blocks of 16 is kept in
+the order of Hilbert's curve, with the hull of every block and of every 16 blocks: an event
+skips what is elsewhere.
 Boxes of all three levels lie in sixteens, 16 left sides, then 16 lower, right and upper ones:
 a place is held against 16 boxes with a few vector instructions. What came since the last
 ordering stands behind the ordered part: pieces of 1024 ordered by themselves, and fewer than
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.index.pivot.kernels import bit_number
+from nearcast.index.pivot.kernels import bit_number, by_event
 from nearcast.jit import kernel
 from nearcast.kernels.rows import contains_sorted
 
@@ -33,12 +33,27 @@ PIECE = 4 * GROUP
 ONE = np.uint64(1)
 #: What the head of a list says.
 START, LENGTH, ORDERED, ROOM, WHOLE = 0, 1, 2, 3, 4
-#: Set in a signature: words or predicates remain that an entry cannot decide.
+#: Set in a signature: words beside two, or predicates, remain that an entry cannot decide.
 MORE_WORDS = ONE << np.uint64(62)
 MORE_PREDICATES = ONE << np.uint64(63)
 _FLAGS = MORE_WORDS | MORE_PREDICATES
+#: Two words beside the home of a clause, NO_WORD for none.
+_WORD_BITS = np.uint64(32)
+NO_WORD = np.uint64(0xFFFFFFFF)
+_NO_OTHERS = (NO_WORD << _WORD_BITS) | NO_WORD
 _STIR = np.uint64(0x9E3779B97F4A7C15)
+#: Where a box ends that ends nowhere: unlike of infinities, differences are numbers.
+_FAR = np.float32(np.finfo(np.float32).max)
+_INSIDE = np.float32(0.0)
 _SMALLEST = 2  # spans have at least 4 places
+#: Events that go through the lists together, and how many bits tell them apart.
+_EVENTS = 4096
+_EVENT_BITS = np.uint64(16)
+_EVENT = np.uint64(0xFFFF)
+#: Pairs of a word and an event that are looked at level by level.
+_TOGETHER = 256
+#: Bits of a word that one pass of the sort looks at.
+_DIGIT = 11
 
 
 @kernel
@@ -49,16 +64,20 @@ def _bit(word):
 
 @kernel
 def _below(v):
-    """The largest float32 that is not above a number."""
+    """The largest float32 that is not above a number; never endless."""
     f = np.float32(v)
-    return np.nextafter(f, np.float32(-np.inf)) if f > v else f
+    if f > v:
+        f = np.nextafter(f, np.float32(-np.inf))
+    return min(max(f, -_FAR), _FAR)
 
 
 @kernel
 def _above(v):
-    """The smallest float32 that is not below a number."""
+    """The smallest float32 that is not below a number; never endless."""
     f = np.float32(v)
-    return np.nextafter(f, np.float32(np.inf)) if f < v else f
+    if f < v:
+        f = np.nextafter(f, np.float32(np.inf))
+    return min(max(f, -_FAR), _FAR)
 
 
 @kernel
@@ -105,6 +124,7 @@ def _move(t, word, target):
         row = t.row[source + i]
         t.row[target + i] = row
         t.signature[target + i] = t.signature[source + i]
+        t.others[target + i] = t.others[source + i]
         for j in range(4):
             t.box[side(target + i, j)] = t.box[side(source + i, j)]
         if row >= 0:
@@ -137,12 +157,17 @@ def _along(x, y):
 
 
 @kernel
+def _ends(low, high):
+    """Whether a side of a box is one, and ends."""
+    return -_FAR < low <= high < _FAR
+
+
+@kernel
 def _grid_line(low, high, bottom, top):
     """16 bits of the middle of an interval between two bounds; 0 for what is endless."""
-    middle = 0.5 * (low + high)
-    if not (np.isfinite(middle) and top > bottom):
+    if not (_ends(low, high) and top > bottom):
         return 0
-    return int(65535.0 * (middle - bottom) / (top - bottom))
+    return int(65535.0 * (0.5 * (low + high) - bottom) / (top - bottom))
 
 
 @kernel
@@ -165,10 +190,12 @@ def _order_from(t, word, first):
     n = stop - start
     xmin, ymin, xmax, ymax = np.inf, np.inf, -np.inf, -np.inf
     for i in range(start, stop):
-        x, y = t.box[side(i, 0)] + t.box[side(i, 2)], t.box[side(i, 1)] + t.box[side(i, 3)]
-        if np.isfinite(x) and np.isfinite(y):
-            xmin, xmax = min(xmin, 0.5 * x), max(xmax, 0.5 * x)
-            ymin, ymax = min(ymin, 0.5 * y), max(ymax, 0.5 * y)
+        left, lower = t.box[side(i, 0)], t.box[side(i, 1)]
+        right, upper = t.box[side(i, 2)], t.box[side(i, 3)]
+        if _ends(left, right) and _ends(lower, upper):
+            x, y = 0.5 * (left + right), 0.5 * (lower + upper)
+            xmin, xmax = min(xmin, x), max(xmax, x)
+            ymin, ymax = min(ymin, y), max(ymax, y)
     keys = np.empty(n, np.int64)
     for i in range(n):
         k = start + i
@@ -178,12 +205,14 @@ def _order_from(t, word, first):
     order = np.argsort(keys)
     rows = t.row[start:stop][order]
     signatures = t.signature[start:stop][order]
+    others = t.others[start:stop][order]
     boxes = np.empty((n, 4), np.float32)
     for i in range(n):
         for j in range(4):
             boxes[i, j] = t.box[side(start + order[i], j)]
     t.row[start:stop] = rows
     t.signature[start:stop] = signatures
+    t.others[start:stop] = others
     for i in range(n):
         for j in range(4):
             t.box[side(start + i, j)] = boxes[i, j]
@@ -206,6 +235,7 @@ def put_in_order(t, word):
         if t.row[i] >= 0:
             t.row[start + n] = t.row[i]
             t.signature[start + n] = t.signature[i]
+            t.others[start + n] = t.others[i]
             for j in range(4):
                 t.box[side(start + n, j)] = t.box[side(i, j)]
             t.where[t.row[i]] = start + n
@@ -290,19 +320,27 @@ def insert_many(c, t, rows):
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     c_word, c_word_start, c_word_count, c_extra = c.word, c.word_start, c.word_count, c.extra
     head, home, where = t.head, t.home, t.where
-    entry_row, entry_signature, entry_box = t.row, t.signature, t.box
+    entry_row, entry_signature, entry_box, entry_others = t.row, t.signature, t.box, t.others
     for row in rows:
         rarest = home[row]
         k = head[rarest, START] + head[rarest, LENGTH]
         signature = np.uint64(0)
+        entry_others[k] = _NO_OTHERS
         w0 = np.int64(c_word_start[c_extra[row]])
+        others = 0
         for w in range(w0, w0 + np.int64(c_word_count[c_extra[row]])):
-            if c_word[w] != rarest:
-                signature |= _bit(c_word[w]) | MORE_WORDS
+            if c_word[w] == rarest:
+                continue
+            signature |= _bit(c_word[w])
+            if others < 2:
+                entry_others[k] = (entry_others[k] << _WORD_BITS) | np.uint64(c_word[w])
+            else:
+                signature |= MORE_WORDS
+            others += 1
         k0 = np.int64(c_start[row])
         predicates = np.int64(c_count[row])
-        entry_box[side(k, 0)], entry_box[side(k, 1)] = -np.inf, -np.inf
-        entry_box[side(k, 2)], entry_box[side(k, 3)] = np.inf, np.inf
+        entry_box[side(k, 0)], entry_box[side(k, 1)] = -_FAR, -_FAR
+        entry_box[side(k, 2)], entry_box[side(k, 3)] = _FAR, _FAR
         if predicates >= 2 and c_attr[k0] == 0 and c_attr[k0 + 1] == 1:
             for j in range(2):
                 if c_low[k0 + j] <= c_high[k0 + j]:
@@ -359,86 +397,84 @@ def _longer(array, used):
 
 
 @kernel
-def _descend(box, runs, count, x_below, x_above, y_below, y_above, lanes, out, width, sink):
-    """Runs (first, how many) of boxes that a place may lie in, from runs of boxes to look at.
+def _descend(box, runs, count, bounds, out, width):
+    """Runs (first, how many, event) of boxes that the place of their event may lie in, from
+    runs of boxes to look at.
 
     No run crosses a sixteen. `width` is what a box stands for one level below: 16, or 1 of
     an entry itself. Returns (runs, their number, boxes looked at).
     """
-    words = lanes.view(np.uint64)
-    touched = np.float32(0.0)
-    for r in range(count):  # loads that do not wait for each other overlap
-        base = side(runs[r, 0], 0)
-        touched += box[base] + box[base + 16] + box[base + 32] + box[base + 48]
-    sink[0] = touched  # or nothing would be read ahead
+    masks = np.empty(count, np.uint64)
+    for r in range(count):  # no branch, no wait: the loads of many runs overlap
+        event = runs[r, 2]
+        x_below, x_above = bounds[event, 0], bounds[event, 1]
+        y_below, y_above = bounds[event, 2], bounds[event, 3]
+        base = np.uint64((runs[r, 0] >> 4) << 6)  # unsigned: no test for indexes from the end
+        mask = np.int32(0)
+        for j in range(np.uint64(16)):
+            k = base + j
+            # How far outside; differences become vector instructions, comparisons do not.
+            out_x = max(box[k] - x_below, x_above - box[k + np.uint64(32)])
+            out_y = max(box[k + np.uint64(16)] - y_below, y_above - box[k + np.uint64(48)])
+            mask |= np.int32(1) << np.int32(j) if max(out_x, out_y) <= _INSIDE else np.int32(0)
+        masks[r] = mask
     n = 0
     looked = 0
     for r in range(count):
         first, number = runs[r, 0], runs[r, 1]
         looked += number
-        words[0], words[1] = 0, 0
-        base = np.uint64(side(first, 0))  # unsigned: no test for indexes from the end
-        for j in range(np.uint64(number)):
-            k = base + j
-            lanes[j] = (
-                np.uint8(box[k] <= x_below)
-                & np.uint8(box[k + np.uint64(16)] <= y_below)
-                & np.uint8(x_above <= box[k + np.uint64(32)])
-                & np.uint8(y_above <= box[k + np.uint64(48)])
-            )
-        if words[0] | words[1] == 0:
-            continue
         if n + 16 > out.shape[0]:
             out = _longer(out, n)
-        for half in range(2):
-            left = words[half]
-            while left != 0:
-                bit = left & (~left + ONE)
-                left ^= bit
-                out[n, 0] = (first + 8 * half + (bit_number(bit) >> 3)) * width
-                out[n, 1] = width
-                n += 1
+        left = (masks[r] >> np.uint64(first & 15)) & ((ONE << np.uint64(number)) - ONE)
+        while left != 0:
+            bit = left & (~left + ONE)
+            left ^= bit
+            out[n, 0] = (first + bit_number(bit)) * width
+            out[n, 1] = width
+            out[n, 2] = runs[r, 2]
+            n += 1
     return out, n, looked
 
 
 @kernel
-def _with_run(runs, used, first, number):
+def _with_run(runs, used, first, number, event):
     """Runs with one more behind those used."""
     if used == runs.shape[0]:
         runs = _longer(runs, used)
-    runs[used, 0], runs[used, 1] = first, number
+    runs[used, 0], runs[used, 1], runs[used, 2] = first, number, event
     return runs
 
 
 @kernel
-def _levels(head, words, w0, w1, groups, blocks, entries):
-    """What an event must look at of the lists of its words, as runs of boxes by level.
+def _levels(head, pairs, p0, p1, groups, blocks, entries):
+    """What events must look at of the lists of their words, as runs of boxes by level.
 
     Returns the runs of groups, of blocks and of entries, each with their number.
     """
     g, b, e = 0, 0, 0
-    for w in range(w0, w1):
-        word = words[w]
-        if word >= head.shape[0] or head[word, LENGTH] == 0:
+    for p in range(p0, p1):
+        word, event = np.int64(pairs[p] >> _EVENT_BITS), np.int64(pairs[p] & _EVENT)
+        length = head[word, LENGTH]
+        if length == 0:
             continue
         k = head[word, START]
-        split, end = k + head[word, ORDERED], k + head[word, LENGTH]
+        split, end = k + head[word, ORDERED], k + length
         stop = split >> 8
         at = k >> 8
         if split - k >= GROUP:  # then the list begins with a group
             while at < stop:
                 n = min(16 - (at & 15), stop - at)
-                groups = _with_run(groups, g, at, n)
+                groups = _with_run(groups, g, at, n, event)
                 g += 1
                 at += n
             k = stop << 8
         if k < split:  # fewer than 16 blocks, in one sixteen: spans begin at their own size
-            blocks = _with_run(blocks, b, k >> 4, (split - k) >> 4)
+            blocks = _with_run(blocks, b, k >> 4, (split - k) >> 4, event)
             b += 1
             k = split
         while k < end:
             n = min(16 - (k & 15), end - k)
-            entries = _with_run(entries, e, k, n)
+            entries = _with_run(entries, e, k, n, event)
             e += 1
             k += n
     return groups, g, blocks, b, entries, e
@@ -454,79 +490,184 @@ def _behind(runs, count, more, number):
 
 
 @kernel
+def _by_word(pairs, used, other, top):
+    """Pairs in the order of their words, up to `top`, and of events: a radix sort of stable
+    passes. `other` is as long; one of the two is returned.
+    """
+    shift = _EVENT_BITS
+    count = np.empty(1 << _DIGIT, np.int64)
+    mask = np.uint64((1 << _DIGIT) - 1)
+    while top > 0:
+        count[:] = 0
+        for p in range(used):
+            count[(pairs[p] >> shift) & mask] += 1
+        at = 0
+        for d in range(count.size):
+            at, count[d] = at + count[d], at
+        for p in range(used):
+            d = (pairs[p] >> shift) & mask
+            other[count[d]] = pairs[p]
+            count[d] += 1
+        pairs, other = other, pairs
+        shift += np.uint64(_DIGIT)
+        top >>= _DIGIT
+    return pairs
+
+
+@kernel
+def _asked(t, batch, first, stop, bounds, lacking):
+    """What a few events ask of which lists: pairs (word, event) in the order of words.
+
+    Notes the places of the events, and the bits of signatures that they lack.
+    """
+    attr, value, start = batch.attr, batch.value, batch.start
+    word_start, word = batch.word_start, batch.word
+    known = t.head.shape[0]
+    pairs = np.empty(word_start[stop] - word_start[first], np.uint64)
+    used = 0
+    top = 0
+    for e in range(first, stop):
+        # An event without a place meets entries without one only: those that end nowhere.
+        x, y = np.nan, np.nan
+        for k in range(start[e], start[e + 1]):
+            if attr[k] == 0:
+                x = value[k]
+            elif attr[k] == 1:
+                y = value[k]
+        if not (x == x and y == y):
+            x, y = -np.inf, -np.inf
+        i = e - first
+        bounds[i, 0], bounds[i, 1] = _below(x), _above(x)
+        bounds[i, 2], bounds[i, 3] = _below(y), _above(y)
+        has = _FLAGS
+        for w in range(word_start[e], word_start[e + 1]):
+            has |= _bit(word[w])
+            if word[w] < known:
+                pairs[used] = (np.uint64(word[w]) << _EVENT_BITS) | np.uint64(i)
+                top = max(top, word[w])
+                used += 1
+        lacking[i] = ~has
+    if stop - first == 1:
+        return pairs[:used]
+    return _by_word(pairs, used, np.empty_like(pairs), top)[:used]
+
+
+@kernel
+def _has(word, first, stop, wanted):
+    """Whether an ascending run of words has one, or it is none."""
+    if wanted == NO_WORD:
+        return True
+    code = np.int64(wanted)
+    end = stop
+    while first < stop:
+        middle = (first + stop) >> 1
+        if word[middle] < code:
+            first = middle + 1
+        else:
+            stop = middle
+    return first < end and word[first] == code
+
+
+@kernel
+def _candidates(t, pairs, words, word_start, bounds, lacking, sink, counters):
+    """(events, rows): those that want their event, and −1 − row of those that may.
+
+    Level by level: what some pairs have to show on one level is looked at before anything on
+    the next, so that the waits for memory overlap.
+    """
+    head, box = t.head, t.box
+    row, signature, others = t.row, t.signature, t.others
+    groups = np.empty((64, 3), np.int64)
+    blocks = np.empty((64, 3), np.int64)
+    entries = np.empty((64, 3), np.int64)
+    found = np.empty((64, 3), np.int64)
+    hits = np.empty((64, 3), np.int64)
+    out = np.empty(256, np.int32)
+    events = np.empty(256, np.int32)
+    m = 0
+    touched = np.uint64(0)
+    for p0 in range(0, pairs.size, _TOGETHER):
+        p1 = min(p0 + _TOGETHER, pairs.size)
+        for p in range(p0, p1):
+            touched += np.uint64(head[pairs[p] >> _EVENT_BITS, LENGTH])
+        groups, n_groups, blocks, n_blocks, entries, n_entries = _levels(
+            head, pairs, p0, p1, groups, blocks, entries
+        )
+        found, n, _ = _descend(t.group, groups, n_groups, bounds, found, 16)
+        blocks = _behind(blocks, n_blocks, found, n)
+        found, n, _ = _descend(t.hull, blocks, n_blocks + n, bounds, found, 16)
+        entries = _behind(entries, n_entries, found, n)
+        hits, n, looked = _descend(box, entries, n_entries + n, bounds, hits, 1)
+        counters[1] += looked
+        while m + n > out.size:
+            out, events = _longer(out, m), _longer(events, m)
+        kept = 0
+        for h in range(n):
+            i, event = hits[h, 0], hits[h, 2]
+            touched += others[i] + np.uint64(row[i])
+            hits[kept, 0], hits[kept, 2] = i, event
+            kept += signature[i] & lacking[event] == 0
+        for h in range(kept):
+            i, event = hits[h, 0], hits[h, 2]
+            if others[i] != _NO_OTHERS:
+                w0, w1 = word_start[event], word_start[event + 1]
+                if not (
+                    _has(words, w0, w1, others[i] & NO_WORD)
+                    and _has(words, w0, w1, others[i] >> _WORD_BITS)
+                ):
+                    continue
+            k = side(i, 0)
+            sure = (
+                signature[i] & _FLAGS == 0
+                and box[k] < bounds[event, 0] and bounds[event, 1] < box[k + 32]
+                and box[k + 16] < bounds[event, 2] and bounds[event, 3] < box[k + 48]
+            )  # fmt: skip
+            events[m] = event
+            out[m] = row[i] if sure else -1 - row[i]
+            m += 1
+    sink[0] = touched  # or nothing would be read ahead
+    return events[:m], out[:m]
+
+
+@kernel
 def match(c, t, batch, first, stop, counters):
     """(events, rows) for events first … stop of a batch.
 
-    Level by level: what all lists of an event have to show on one level is looked at before
-    anything on the next, so that the waits for memory overlap.
+    Events that come together go through the lists in the order of words, so that a list is
+    in the cache for all who ask for it.
     """
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     extra, c_word_start, c_word_count, c_word = c.extra, c.word_start, c.word_count, c.word
-    head = t.head
-    entry_row, entry_signature, box, hull, group = t.row, t.signature, t.box, t.hull, t.group
     start, attr, value = batch.start, batch.attr, batch.value
     word_start, word = batch.word_start, batch.word
     dense = np.full(max(batch.columns, 2), np.nan)
     out = np.empty(1024, np.int32)
     events = np.empty(1024, np.int32)
-    groups = np.empty((64, 2), np.int64)
-    blocks = np.empty((64, 2), np.int64)
-    entries = np.empty((64, 2), np.int64)
-    found = np.empty((64, 2), np.int64)
-    hits = np.empty((64, 2), np.int64)
-    lanes = np.zeros(16, np.uint8)
+    few = min(_EVENTS, stop - first)
+    bounds = np.empty((few, 4), np.float32)
+    lacking = np.empty(few, np.uint64)
     sink = np.empty(1, np.float32)
-    touched = np.uint64(0)
     m = 0
-    candidates = 0
-    for e in range(first, stop):
-        w0, w1 = word_start[e], word_start[e + 1]
-        if w0 == w1:
-            continue
-        for k in range(start[e], start[e + 1]):
-            dense[attr[k]] = value[k]
-        placed = dense[0] == dense[0] and dense[1] == dense[1]
-        # An event without a place meets entries without one only: those that end nowhere.
-        x, y = (dense[0], dense[1]) if placed else (-np.inf, -np.inf)
-        x_below, x_above, y_below, y_above = _below(x), _above(x), _below(y), _above(y)
-        has = _FLAGS
-        for w in range(w0, w1):
-            has |= _bit(word[w])
-            if word[w] < head.shape[0]:
-                touched += np.uint64(head[word[w], LENGTH])
-        lacking = ~has
-        groups, n_groups, blocks, n_blocks, entries, n_entries = _levels(
-            head, word, w0, w1, groups, blocks, entries
-        )
-        found, n, _ = _descend(
-            group, groups, n_groups, x_below, x_above, y_below, y_above, lanes, found, 16, sink
-        )
-        blocks = _behind(blocks, n_blocks, found, n)
-        found, n, _ = _descend(
-            hull, blocks, n_blocks + n, x_below, x_above, y_below, y_above, lanes, found, 16, sink
-        )
-        entries = _behind(entries, n_entries, found, n)
-        hits, n, looked = _descend(
-            box, entries, n_entries + n, x_below, x_above, y_below, y_above, lanes, hits, 1, sink
-        )
-        candidates += looked
-        kept = 0
-        for h in range(n):
-            i = hits[h, 0]
-            hits[kept, 0] = i
-            kept += entry_signature[i] & lacking == 0
-        while m + kept > out.size:
+    for e0 in range(first, stop, _EVENTS):
+        e1 = min(e0 + _EVENTS, stop)
+        pairs = _asked(t, batch, e0, e1, bounds, lacking)
+        whose, rows = _candidates(t, pairs, word, word_start[e0:], bounds, lacking, sink, counters)
+        if e1 - e0 > 1:
+            whose, rows = by_event(whose, rows, whose.size, e1 - e0)
+        while m + whose.size > out.size:
             out, events = _longer(out, m), _longer(events, m)
-        for h in range(kept):
-            i = hits[h, 0]
-            row = entry_row[i]
-            k = side(i, 0)
-            sure = (
-                entry_signature[i] & MORE_PREDICATES == 0
-                and box[k] < x_below and x_above < box[k + 32]
-                and box[k + 16] < y_below and y_above < box[k + 48]
-            )  # fmt: skip
-            if not sure:
+        filled = -1
+        for h in range(whose.size):
+            row, e = rows[h], e0 + whose[h]
+            if row < 0:
+                row = -1 - row
+                if filled != e:
+                    if filled >= 0:
+                        for k in range(start[filled], start[filled + 1]):
+                            dense[attr[k]] = np.nan
+                    for k in range(start[e], start[e + 1]):
+                        dense[attr[k]] = value[k]
+                    filled = e
                 p = np.int64(c_start[row])
                 p1 = p + np.int64(c_count[row])
                 while p < p1:
@@ -536,18 +677,16 @@ def match(c, t, batch, first, stop, counters):
                     p += 1
                 if p < p1:
                     continue
-            if entry_signature[i] & MORE_WORDS:
                 s0 = np.int64(c_word_start[extra[row]])
                 s1 = s0 + np.int64(c_word_count[extra[row]])
-                if not contains_sorted(word, w0, w1, c_word, s0, s1):
+                if not contains_sorted(word, word_start[e], word_start[e + 1], c_word, s0, s1):
                     continue
             out[m] = row
             events[m] = e - first
             m += 1
-        for k in range(start[e], start[e + 1]):
-            dense[attr[k]] = np.nan
-        counters[0] += w1 - w0
-    sink[0] = touched  # or nothing would be read ahead
-    counters[1] += candidates
+        if filled >= 0:
+            for k in range(start[filled], start[filled + 1]):
+                dense[attr[k]] = np.nan
+    counters[0] += word_start[stop] - word_start[first]
     counters[2] += m
     return events[:m], out[:m]
