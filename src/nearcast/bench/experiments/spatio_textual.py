@@ -41,6 +41,8 @@ INSERTS = "inserts: a table of subscriptions"
 _CLEARLY = 1.5
 _SIDE = 0.02
 _SURE = 20
+#: Subscriptions from which on `pivot` is held against a rate and a size.
+_MOST = 10_000_000
 
 
 def probing(group: str) -> str:
@@ -226,7 +228,8 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         for n in sorted({*plan.numbers("sizes"), size}):
             scene = Scene(MADE, n, plan.seed)
             for group in GROUPS:
-                yield _trial(plan, scene, growing(group), group, ["lfilter"], {})
+                able = [index for index in ("lfilter", "pivot") if _able(index, group)]
+                yield _trial(plan, scene, growing(group), group, able, {})
             scene.release()
 
 
@@ -320,10 +323,26 @@ def _rival_claims(measurements: Sequence[Measurement], group: str) -> list[Claim
     for source in sorted(sources):
         for row in rows(measurements, rivalling(group, source)):
             for name in row.by_contender:
-                if name != "lfilter":
-                    what = f"{group}, {source}: {name} / lfilter"
-                    target = None
-                    claims += claim(row, what, row.ratio([name], ["lfilter"]), "×", target)
+                what = f"{group}, {source}"
+                if name == "pivot":
+                    claims += _pivot_claims(row, what)
+                elif name != "lfilter":
+                    ratio = row.ratio([name], ["lfilter"])
+                    claims += claim(row, f"{what}: {name} / lfilter", ratio, "×")
+    return claims
+
+
+def _pivot_claims(row: Row, what: str) -> list[Claim]:
+    aimed = what == f"short point, {MADE}"
+    claims = claim(
+        row, f"{what}: lfilter / pivot", row.ratio(["lfilter"], ["pivot"]), "×",
+        5 if aimed else None,
+    )  # fmt: skip
+    if aimed and int(row.point["n"]) >= _MOST:
+        pivot = row.by_contender["pivot"]
+        claims += claim(row, f"{what}: pivot", pivot.rate, "messages/s", 20_000)
+        held = pivot.memory["total"] / 1e9
+        claims += claim(row, f"{what}: memory of pivot", held, "GB", 4, "at most")
     return claims
 
 
@@ -350,7 +369,7 @@ def _figures() -> tuple[Figure, ...]:
     return tuple(found)
 
 
-_INDEXES = ("lfilter", "token-grid", "rt-tree", "ir-tree", "mbr-trie", "pt-quadtree")
+_INDEXES = ("lfilter", "pivot", "token-grid", "rt-tree", "ir-tree", "mbr-trie", "pt-quadtree")
 _PARTS = ("probes", "structures", "rivals", "growth", "inserts")
 
 EXPERIMENT = Experiment(
@@ -363,7 +382,7 @@ EXPERIMENT = Experiment(
         Setting("long_events", (200,), (10,), "long messages"),
         Setting("sides", (0.005, 0.02, 0.1, 0.3), (0.1, 0.3), "longest sides of ranges"),
         Setting("sources", (MADE,), (MADE,), "made, us_geo_hashtags, nyc_gowalla_venues, …"),
-        Setting("indexes", _INDEXES, _INDEXES, "rivals; pivot can be added"),
+        Setting("indexes", _INDEXES, _INDEXES, "which indexes to compare"),
         Setting("parts", _PARTS, _PARTS, "which parts to run"),
     ),
     trials=_trials,
