@@ -174,6 +174,8 @@ class Pivot:
     def _look_through(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
         t = self._store.table
         counters[0] += stop - first
+        if not self._few.size:  # a call would cost more than all words of an event
+            return self._few, self._few
         found: Pairs = kernels.look_through(
             t.start, t.count, t.attr, t.low, t.high, self._few, batch, first, stop, counters
         )

@@ -155,7 +155,14 @@ class WordLists:
 
     def match(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
         """(events counted from `first`, clause rows), in the order of events."""
-        found: Pairs = kernels.match(self._clauses.table, self._lists, batch, first, stop, counters)
+        c, t = self._clauses.table, self._lists
+        found: Pairs = kernels.match(
+            c.start, c.count, c.attr, c.low, c.high,
+            c.extra, c.word_start, c.word_count, c.word,
+            t.head, t.row, t.signature, t.others, t.box, t.hull, t.group,
+            batch.start, batch.attr, batch.value, batch.word_start, batch.word, batch.columns,
+            first, stop, counters,
+        )  # fmt: skip
         return found
 
     def memory_bytes(self) -> int:

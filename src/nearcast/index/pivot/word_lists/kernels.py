@@ -515,14 +515,11 @@ def _by_word(pairs, used, other, top):
 
 
 @kernel
-def _asked(t, batch, first, stop, bounds, lacking):
+def _asked(known, start, attr, value, word_start, word, first, stop, bounds, lacking):
     """What a few events ask of which lists: pairs (word, event) in the order of words.
 
     Notes the places of the events, and the bits of signatures that they lack.
     """
-    attr, value, start = batch.attr, batch.value, batch.start
-    word_start, word = batch.word_start, batch.word
-    known = t.head.shape[0]
     pairs = np.empty(word_start[stop] - word_start[first], np.uint64)
     used = 0
     top = 0
@@ -569,14 +566,15 @@ def _has(word, first, stop, wanted):
 
 
 @kernel
-def _candidates(t, pairs, words, word_start, bounds, lacking, sink, counters):
+def _candidates(
+    head, row, signature, others, box, hull, group,
+    pairs, words, word_start, bounds, lacking, sink, counters,
+):  # fmt: skip
     """(events, rows): those that want their event, and −1 − row of those that may.
 
     Level by level: what some pairs have to show on one level is looked at before anything on
     the next, so that the waits for memory overlap.
     """
-    head, box = t.head, t.box
-    row, signature, others = t.row, t.signature, t.others
     groups = np.empty((64, 3), np.int64)
     blocks = np.empty((64, 3), np.int64)
     entries = np.empty((64, 3), np.int64)
@@ -593,9 +591,9 @@ def _candidates(t, pairs, words, word_start, bounds, lacking, sink, counters):
         groups, n_groups, blocks, n_blocks, entries, n_entries = _levels(
             head, pairs, p0, p1, groups, blocks, entries
         )
-        found, n, _ = _descend(t.group, groups, n_groups, bounds, found, 16)
+        found, n, _ = _descend(group, groups, n_groups, bounds, found, 16)
         blocks = _behind(blocks, n_blocks, found, n)
-        found, n, _ = _descend(t.hull, blocks, n_blocks + n, bounds, found, 16)
+        found, n, _ = _descend(hull, blocks, n_blocks + n, bounds, found, 16)
         entries = _behind(entries, n_entries, found, n)
         hits, n, looked = _descend(box, entries, n_entries + n, bounds, hits, 1)
         counters[1] += looked
@@ -630,17 +628,18 @@ def _candidates(t, pairs, words, word_start, bounds, lacking, sink, counters):
 
 
 @kernel
-def match(c, t, batch, first, stop, counters):
+def match(
+    c_start, c_count, c_attr, c_low, c_high, extra, c_word_start, c_word_count, c_word,
+    head, row, signature, others, box, hull, group,
+    start, attr, value, word_start, word, columns, first, stop, counters,
+):  # fmt: skip
     """(events, rows) for events first … stop of a batch.
 
     Events that come together go through the lists in the order of words, so that a list is
-    in the cache for all who ask for it.
+    in the cache for all who ask for it. Arrays one by one: as tuples they take as long to
+    hand over as one event to match.
     """
-    c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
-    extra, c_word_start, c_word_count, c_word = c.extra, c.word_start, c.word_count, c.word
-    start, attr, value = batch.start, batch.attr, batch.value
-    word_start, word = batch.word_start, batch.word
-    dense = np.full(max(batch.columns, 2), np.nan)
+    dense = np.full(max(columns, 2), np.nan)
     out = np.empty(1024, np.int32)
     events = np.empty(1024, np.int32)
     few = min(_EVENTS, stop - first)
@@ -650,17 +649,20 @@ def match(c, t, batch, first, stop, counters):
     m = 0
     for e0 in range(first, stop, _EVENTS):
         e1 = min(e0 + _EVENTS, stop)
-        pairs = _asked(t, batch, e0, e1, bounds, lacking)
-        whose, rows = _candidates(t, pairs, word, word_start[e0:], bounds, lacking, sink, counters)
+        pairs = _asked(head.shape[0], start, attr, value, word_start, word, e0, e1, bounds, lacking)
+        whose, rows = _candidates(
+            head, row, signature, others, box, hull, group,
+            pairs, word, word_start[e0:], bounds, lacking, sink, counters,
+        )  # fmt: skip
         if e1 - e0 > 1:
             whose, rows = by_event(whose, rows, whose.size, e1 - e0)
         while m + whose.size > out.size:
             out, events = _longer(out, m), _longer(events, m)
         filled = -1
         for h in range(whose.size):
-            row, e = rows[h], e0 + whose[h]
-            if row < 0:
-                row = -1 - row
+            clause, e = rows[h], e0 + whose[h]
+            if clause < 0:
+                clause = -1 - clause
                 if filled != e:
                     if filled >= 0:
                         for k in range(start[filled], start[filled + 1]):
@@ -668,8 +670,8 @@ def match(c, t, batch, first, stop, counters):
                     for k in range(start[e], start[e + 1]):
                         dense[attr[k]] = value[k]
                     filled = e
-                p = np.int64(c_start[row])
-                p1 = p + np.int64(c_count[row])
+                p = np.int64(c_start[clause])
+                p1 = p + np.int64(c_count[clause])
                 while p < p1:
                     v = dense[c_attr[p]]
                     if not (c_low[p] <= v <= c_high[p]):
@@ -677,11 +679,11 @@ def match(c, t, batch, first, stop, counters):
                     p += 1
                 if p < p1:
                     continue
-                s0 = np.int64(c_word_start[extra[row]])
-                s1 = s0 + np.int64(c_word_count[extra[row]])
+                s0 = np.int64(c_word_start[extra[clause]])
+                s1 = s0 + np.int64(c_word_count[extra[clause]])
                 if not contains_sorted(word, word_start[e], word_start[e + 1], c_word, s0, s1):
                     continue
-            out[m] = row
+            out[m] = clause
             events[m] = e - first
             m += 1
         if filled >= 0:
