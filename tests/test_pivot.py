@@ -685,6 +685,11 @@ def test_more_events_than_go_through_the_lists_together():
     w.vocabulary = 5000  # more than one pass of the sort by word
     w.add(3000)
     assert w.check(word_kernels._EVENTS + 100) > 1000
+    w.vocabulary = 40_000
+    start = np.array([0, 39_000, 78_000, 78_000, 78_002])
+    word = np.concatenate([np.arange(39_000), np.arange(500, 39_500), [3, 5]])
+    asked = {"word_start": start, "word": word.astype(np.int32)}
+    assert w.check(batch=World.some_events(w, 4)._replace(**asked)) > 100
 
 
 def test_regions_that_end_nowhere_and_events_without_a_place():

@@ -46,8 +46,10 @@ _STIR = np.uint64(0x9E3779B97F4A7C15)
 _FAR = np.float32(np.finfo(np.float32).max)
 _INSIDE = np.float32(0.0)
 _SMALLEST = 2  # spans have at least 4 places
-#: Events that go through the lists together, and how many bits tell them apart.
+#: Events that go through the lists together, until they have so many words; and how many
+#: bits tell them apart.
 _EVENTS = 4096
+_WORDS = 1 << 16
 _EVENT_BITS = np.uint64(16)
 _EVENT = np.uint64(0xFFFF)
 #: Pairs of a word and an event that are looked at level by level.
@@ -647,8 +649,11 @@ def match(
     lacking = np.empty(few, np.uint64)
     sink = np.empty(1, np.float32)
     m = 0
-    for e0 in range(first, stop, _EVENTS):
-        e1 = min(e0 + _EVENTS, stop)
+    e1 = first
+    while e1 < stop:
+        e0, e1 = e1, e1 + 1
+        while e1 < min(e0 + _EVENTS, stop) and word_start[e1] - word_start[e0] < _WORDS:
+            e1 += 1
         pairs = _asked(head.shape[0], start, attr, value, word_start, word, e0, e1, bounds, lacking)
         whose, rows = _candidates(
             head, row, signature, others, box, hull, group,
