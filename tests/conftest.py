@@ -1,4 +1,6 @@
-"""What tests share: one Spark session for all of them, started when first asked for."""
+"""What tests share: one Spark session for all of them, started when first asked for; and who
+runs which of them.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: Tests that start Spark in processes of their own.
+_ALONE = ("test_spark_bench.py", "test_spark_cluster.py", "test_spark_connect.py")
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives the tests of a file to one worker, which keeps what they share, and Spark's to one.
+
+    A second JVM would warm up for nothing.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, name = nodeid.partition("::")
+        if file.endswith(_ALONE):
+            return file
+        shared = "spark" in file or file.endswith("test_pipeline.py") or "spark_example" in name
+        return "spark" if shared else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile | None:
+    """What `--dist=loadfile` means here."""
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of a file to one worker, which keeps what they share, and Spark's to one.
-
-    A second JVM would warm up for nothing. What takes long comes first: at the end the other
-    worker would have nothing to do.
-    """
+    """What takes long comes first: at the end the other worker would have nothing to do."""
     rank = {}
     for item in items:
         on_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if on_spark else item.path.name))
         rank[item] = 0 if on_spark else 1 if item.get_closest_marker("slow") else 2
     items.sort(key=rank.__getitem__)
 
