@@ -280,7 +280,8 @@ def _structures(plan: Plan, scene: Scene) -> Iterator[Trial]:
 def _rivals(plan: Plan, scene: Scene) -> Iterator[Trial]:
     for group in GROUPS:
         able = [index for index in plan.texts("indexes") if _able(index, group)]
-        yield _trial(plan, scene, rivalling(group, scene.source), group, able, {})
+        if able:
+            yield _trial(plan, scene, rivalling(group, scene.source), group, able, {})
 
 
 # --- claims -----------------------------------------------------------------------------------
