@@ -19,7 +19,7 @@ from nearcast.mobility.simulate import Outcome, simulate
 from nearcast.mobility.town_scene import cab_scene, city_scene
 
 TINY = {"subscribers": "2", "steps": "12", "side_km": "20", "f": "500", "beta": "1",
-        "methods": "disc,igm,idgm", "live": "10000",
+        "methods": "disc,igm,idgm", "live": "40000",
         "sweeps": "f,v,r,live,beta,ramp,cells,alpha"}  # fmt: skip
 
 

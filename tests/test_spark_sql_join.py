@@ -16,7 +16,7 @@ def _frames(spark, region: str):
     events = [
         {
             "id": f"e{i}", "lon": float(lon), "lat": float(lat),
-            "attributes": {"price": float(price), "stars": None if i % 4 else 3.0},
+            "attributes": {"price": float(price), "stars": None if i % 4 else 3},
             "keywords": words[: i % 4],
         }
         for i, (lon, lat, price) in enumerate(draw.random((80, 3)))
@@ -44,7 +44,7 @@ def _frames(spark, region: str):
         spark.createDataFrame(
             events,
             "id string, lon double, lat double, keywords array<string>, "
-            "attributes struct<price: double, stars: double>",
+            "attributes struct<price: double, stars: int>",
         ),
         spark.createDataFrame(
             subscriptions,
@@ -66,6 +66,14 @@ def test_joins_in_sql_give_the_same_pairs(spark, region: str):
     assert _pairs(sql_join(events, subscriptions, 0.5)) == wanted
     assert _pairs(sql_nested_loop(events, subscriptions)) == wanted
     assert _pairs(sql_join(events, subscriptions.limit(0))) == []
+
+
+def test_events_without_attributes(spark):
+    events, subscriptions = _frames(spark, "boxes")
+    events = events.drop("attributes")
+    assert _pairs(sql_join(events, subscriptions)) == []
+    free = subscriptions.drop("intervals")
+    assert _pairs(sql_join(events, free)) == _pairs(match(events, free)) != []
 
 
 def test_regions_that_it_does_not_know(spark):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
+from pyspark.sql.types import NumericType
 
 from nearcast.datasets.globe import METRES_PER_DEGREE
 from nearcast.errors import ValidationError
@@ -78,7 +79,7 @@ def _held(events: DataFrame, subscriptions: DataFrame) -> Column:
 
 def _cells(frame: DataFrame, edges: tuple[Column, ...], cell: float) -> DataFrame:
     """A row for each cell that a box (or a point) meets."""
-    xmin, ymin, xmax, ymax = (f.floor(edge / cell) for edge in edges)
+    xmin, ymin, xmax, ymax = (f.floor(edge / cell).cast("int") for edge in edges)
     wide = frame.withColumn("column", f.explode(f.sequence(xmin, xmax)))
     return wide.withColumn("row", f.explode(f.sequence(ymin, ymax)))
 
@@ -93,21 +94,22 @@ def _haversine_m() -> Column:
 def _with_values(events: DataFrame) -> DataFrame:
     """The numbers of an event by name: made once for each event, not for each pair."""
     if "attributes" not in events.columns:
-        return events.withColumn("values", f.create_map())
+        return events.withColumn("values", f.create_map().cast("map<string, double>"))
     fields = events.schema["attributes"].dataType.fields  # type: ignore[attr-defined]
-    numbers = [field.name for field in fields if field.dataType.typeName() == "double"]
-    pairs = [part for name in numbers for part in (f.lit(name), f.col(f"attributes.{name}"))]
-    return events.withColumn("values", f.create_map(*pairs)).drop("attributes")
+    numbers = [field.name for field in fields if isinstance(field.dataType, NumericType)]
+    names = f.array(*[f.lit(name) for name in numbers]).cast("array<string>")
+    values = f.array(*[f.col(f"attributes.`{name}`").cast("double") for name in numbers])
+    found = f.map_from_arrays(names, values.cast("array<double>"))
+    return events.withColumn("values", found).drop("attributes")
 
 
 def _intervals_hold(subscriptions: DataFrame) -> Column:
-    """All intervals hold; one on an attribute that the event lacks does not."""
+    """All intervals hold; one on an attribute that the event lacks does not.
+
+    In SQL: there BETWEEN looks a value up once, while `Column.between` does so twice.
+    """
     if "intervals" not in subscriptions.columns:
         return f.lit(True)
-    return f.forall(
-        "s.intervals",
-        lambda each: f.coalesce(
-            f.element_at("e.values", each["attribute"]).between(each["low"], each["high"]),
-            f.lit(False),
-        ),
+    return f.expr(
+        "forall(s.intervals, i -> coalesce(e.values[i.attribute] between i.low and i.high, false))"
     )

@@ -237,7 +237,7 @@ def _nested(name: str, n: int, mine: Sequence[Measurement]) -> list[Claim]:
     loops = [m for m in mine if (m.operation, m.contender) == (NESTED, "nested loop")]
     loops = list(_best(loops).values())
     seconds = _at(n, loops)
-    if seconds is None:
+    if seconds is None or n == 0:  # or nothing was measured at the size it is wanted for
         return []
     return [Claim(f"nested-loop join, {name}, {n:,}{_said(loops)}", seconds, "s")]
 

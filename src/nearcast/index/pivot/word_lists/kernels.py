@@ -22,6 +22,7 @@ import numpy as np
 from nearcast.index.pivot.kernels import bit_number, by_event
 from nearcast.jit import kernel
 from nearcast.kernels.rows import contains_sorted
+from nearcast.kernels.tokens import first_not_below
 
 BLOCK = 16
 #: Entries under one hull of the second level.
@@ -557,14 +558,8 @@ def _has(word, first, stop, wanted):
     if wanted == NO_WORD:
         return True
     code = np.int64(wanted)
-    end = stop
-    while first < stop:
-        middle = (first + stop) >> 1
-        if word[middle] < code:
-            first = middle + 1
-        else:
-            stop = middle
-    return first < end and word[first] == code
+    at = first_not_below(word, first, stop, code)
+    return at < stop and word[at] == code
 
 
 @kernel
