@@ -57,13 +57,9 @@ def test_domains_are_learnt_from_finite_values() -> None:
     assert schema.domain(column) == (math.inf, -math.inf)
     schema.learn(column, -math.inf, math.nan)
     assert schema.domain(column) == (math.inf, -math.inf)
-    assert schema.fraction(column, 0, 1) == 1
     schema.learn(column, 3, math.inf)
     schema.learn(column, -1, 2)
     assert schema.domain(column) == (-1, 3)
-    assert schema.fraction(column, 0, 2) == 0.5
-    assert schema.fraction(column, 5, 9) == 0
-    assert schema.fraction(column, 1, 1) < 0.1
     low, high = schema.domains()
     assert (low[column], high[column], low.size) == (-1, 3, 3)
 

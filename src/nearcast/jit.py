@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 __all__ = [
+    "brief_kernel",
     "cache_directory",
     "compile_seconds",
     "compiled",
@@ -113,6 +114,18 @@ def kernel(function: Kernel) -> Kernel:
 
     Floating point stays exact: no fast-math, so every index rounds like the oracle.
     """
+    return _compiled(function, nogil=True)
+
+
+def brief_kernel(function: Kernel) -> Kernel:
+    """A kernel that keeps the GIL: what takes less time than getting it back.
+
+    So nothing else in Python happens meanwhile, either.
+    """
+    return _compiled(function, nogil=False)
+
+
+def _compiled(function: Kernel, *, nogil: bool) -> Kernel:
     if not compiled():
         return _interpreted(function)
     _compile_clock()
@@ -120,7 +133,7 @@ def kernel(function: Kernel) -> Kernel:
     if "NUMBA_CACHE_DIR" not in os.environ:
         # Read when the function is decorated, so it may differ from module to module.
         config.CACHE_DIR = str(module_cache(Path(function.__code__.co_filename)))
-    jitted: Kernel = _numba().njit(function, cache=True, nogil=True, boundscheck=False)
+    jitted: Kernel = _numba().njit(function, cache=True, nogil=nogil, boundscheck=False)
     return jitted
 
 

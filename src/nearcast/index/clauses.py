@@ -185,25 +185,27 @@ class ClauseStore:
     def append(
         self,
         owner: int,
-        attr: Sequence[int],
-        low: Sequence[float],
-        high: Sequence[float],
+        attr: Sequence[int] | I4,
+        low: Sequence[float] | F8,
+        high: Sequence[float] | F8,
         extra: Extra | None,
     ) -> int:
-        """Add one clause; returns its row."""
+        """Add one clause, within limits (`check_clause`); returns its row."""
         n = len(attr)
-        if n > _MOST_PREDICATES:
-            raise CapacityError("predicates of one clause", n, _MOST_PREDICATES, "use fewer")
         if n:
-            self.columns = max(self.columns, max(attr) + 1)
-            self._widen()
+            highest = int(max(attr))
+            if highest >= self.columns:
+                self.columns = highest + 1
+                self._widen()
         row = self._free_rows.pop() if self._free_rows else self.rows
         start = self._predicates.take(n)
-        self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
         t = self.table
+        if row >= t.start.size or self._predicates.used > t.attr.size:
+            self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
+            t = self.table
+        t.owner[row] = -1  # others may look at what has an owner
         t.start[row] = start
         t.count[row] = n
-        t.owner[row] = owner
         t.attr[start : start + n] = attr
         t.low[start : start + n] = low
         t.high[start : start + n] = high
@@ -211,13 +213,10 @@ class ClauseStore:
         self.rows = max(self.rows, row + 1)
         if extra is not None and (extra.words or extra.shapes or extra.residuals):
             self._add_extra(row, extra)
+        self.table.owner[row] = owner
         return row
 
     def _add_extra(self, row: int, extra: Extra) -> None:
-        if len(extra.words) > _MOST_PREDICATES:
-            raise CapacityError(
-                "words of one clause", len(extra.words), _MOST_PREDICATES, "use fewer words"
-            )
         place = self._free_extras.pop() if self._free_extras else self._extra_rows
         self._extra_rows = max(self._extra_rows, place + 1)
         words = sorted(extra.words)
@@ -266,12 +265,19 @@ class ClauseStore:
         return rows
 
     @staticmethod
-    def check_limits(batch: ClauseBatch) -> None:
+    def check_clause(predicates: int, words: int) -> None:
         """Refuse a clause with more predicates or words than a row can count."""
-        for what, start in (("predicates", batch.start), ("words", batch.word_start)):
-            most = 0 if start is None else int(np.diff(start).max(initial=0))
-            if most > _MOST_PREDICATES:
-                raise CapacityError(f"{what} of one clause", most, _MOST_PREDICATES, "use fewer")
+        for what, number in (("predicates", predicates), ("words", words)):
+            if number > _MOST_PREDICATES:
+                raise CapacityError(f"{what} of one clause", number, _MOST_PREDICATES, "use fewer")
+
+    @staticmethod
+    def check_limits(batch: ClauseBatch) -> None:
+        """`check_clause` for many."""
+        runs = (batch.start, batch.word_start)
+        ClauseStore.check_clause(
+            *(0 if start is None else int(np.diff(start).max(initial=0)) for start in runs)
+        )
 
     def _extend_extras(self, rows: I4, batch: ClauseBatch) -> None:
         """Words and circles that came as arrays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 
 
 @kernel
@@ -22,12 +22,55 @@ def learn(attr, low, high, bottom, top):
 
 @kernel
 def share(low, high, bottom, top):
-    """The share of a domain that an interval covers; see `Schema.fraction`."""
+    """The share of a domain that an interval covers: a guess at its selectivity."""
     if low == high:
         return 0.01
     if not top > bottom:
         return 1.0
     return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
+
+
+@kernel
+def _rank(at, first, key, s, column, a, b, out_attr, out_low, out_high):
+    """Put an interval among those from `first` to `at`, by its share: runs are short."""
+    q = at
+    while q > first and key[q - first - 1] > s:
+        key[q - first] = key[q - first - 1]
+        out_attr[q] = out_attr[q - 1]
+        out_low[q] = out_low[q - 1]
+        out_high[q] = out_high[q - 1]
+        q -= 1
+    key[q - first] = s
+    out_attr[q] = column
+    out_low[q] = a
+    out_high[q] = b
+
+
+@brief_kernel
+def arrange_one(
+    attr, low, high, flags, xmin, ymin, xmax, ymax, bottom, top, out_attr, out_low, out_high
+):
+    """One clause of `arrange`, whose columns are all different; the last `flags` are of bools.
+
+    There is a box if there is room for one. Returns whether all finite ends lie in
+    bottom … top. (To return arrays that were made here would take as long again.)
+    """
+    n = attr.size
+    first = out_attr.size - n
+    key = np.empty(n)
+    known = True
+    if first:
+        out_attr[0], out_low[0], out_high[0] = 0, xmin, xmax
+        out_attr[1], out_low[1], out_high[1] = 1, ymin, ymax
+        known = bottom[0] <= xmin and xmax <= top[0] and bottom[1] <= ymin and ymax <= top[1]
+    for k in range(n):
+        column, a, b = attr[k], low[k], high[k]
+        low_known = bottom[column] <= a <= top[column] or not np.isfinite(a)
+        high_known = bottom[column] <= b <= top[column] or not np.isfinite(b)
+        known = known and low_known and high_known
+        s = 0.5 if k >= n - flags else share(a, b, bottom[column], top[column])
+        _rank(first + k, first, key, s, column, a, b, out_attr, out_low, out_high)
+    return known
 
 
 @kernel
@@ -77,17 +120,7 @@ def arrange(offsets, attr, low, high, box, bottom, top):
                 continue
             empty = empty or not (a <= b)
             s = share(a, b, bottom[column], top[column])
-            q = at
-            while q > first and key[q - first - 1] > s:  # insertion sort: runs are short
-                key[q - first] = key[q - first - 1]
-                out_attr[q] = out_attr[q - 1]
-                out_low[q] = out_low[q - 1]
-                out_high[q] = out_high[q - 1]
-                q -= 1
-            key[q - first] = s
-            out_attr[q] = column
-            out_low[q] = a
-            out_high[q] = b
+            _rank(at, first, key, s, column, a, b, out_attr, out_low, out_high)
             at += 1
         if empty:
             at = base

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 
 #: Bytes of a cell, the longest string in one, and what stands in place of its length else.
 CELL = 16
@@ -91,11 +91,34 @@ def _seek(table, cells, blob, data, first, h, a, b):
     return at
 
 
-@kernel
+@brief_kernel
 def find(table, cells, blob, data, first, stop):
     """The slot of the string data[first:stop], −1 if it is not there."""
     h, a, b = _key(data, first, stop)
     return np.int64(table[_seek(table, cells, blob, data, first, h, a, b)])
+
+
+@brief_kernel
+def insert(table, cells, blob, used, slot, data):
+    """Enter one string; `insert_many` for one. Returns used bytes, −1 if it is there already."""
+    h, a, b = _key(data, 0, data.size)
+    at = _seek(table, cells, blob, data, 0, h, a, b)
+    if table[at] >= 0:
+        return np.int64(-1)
+    return _enter(table, cells, blob, np.int64(used), at, slot, a, b, data, 0, data.size)
+
+
+@kernel
+def _enter(table, cells, blob, used, at, slot, a, b, data, first, stop):
+    """Write a string into its place in the table and its slot; returns used bytes."""
+    table[at] = slot
+    if a & _LONG == _LONG:
+        b = np.uint64(used)
+        for j in range(first, stop):
+            blob[used] = data[j]
+            used += 1
+    cells[slot, 0], cells[slot, 1] = a, b
+    return used
 
 
 @kernel
@@ -136,19 +159,14 @@ def insert_many(table, cells, blob, used, slots, offsets, data):
             at = _seek(table, cells, blob, data, offsets[i], h, a, b)
             if table[at] >= 0:
                 return i, used
-            slot = slots[i]
-            table[at] = slot
-            if a & _LONG == _LONG:
-                b = np.uint64(used)
-                for j in range(offsets[i], offsets[i + 1]):
-                    blob[used] = data[j]
-                    used += 1
-            cells[slot, 0], cells[slot, 1] = a, b
+            used = _enter(
+                table, cells, blob, used, at, slots[i], a, b, data, offsets[i], offsets[i + 1]
+            )
     key[0, 0] = touched  # somewhere: what is not used, the compiler would not read
     return count, used
 
 
-@kernel
+@brief_kernel
 def remove(table, cells, blob, slot):
     """Take a slot out; the entries behind it move up to close the gap."""
     mask = np.uint64(table.size - 1)
@@ -268,3 +286,9 @@ def gather_lines(cells, blob, slots):
         out[at] = 0
         at += 1
     return out[: max(total - 1, 0)]
+
+
+@brief_kernel
+def gather_few_lines(cells, blob, slots):
+    """`gather_lines` for a few."""
+    return gather_lines(cells, blob, slots)

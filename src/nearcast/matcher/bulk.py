@@ -205,7 +205,7 @@ def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> Cla
     for k, clause in enumerate(clauses):
         if clause.extra is not None:
             extras[batch.size + k] = clause.extra
-    counts = np.cumsum([len(c.attr) for c in clauses])
+    counts = np.cumsum([clause.attr.size for clause in clauses])
     word_start, circle = batch.word_start, batch.circle
     if word_start is not None:
         word_start = np.concatenate([word_start, np.full(len(rows), word_start[-1])])
@@ -214,9 +214,9 @@ def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> Cla
     return ClauseBatch(
         owner=np.concatenate([batch.owner, np.array([r for r, _ in rows], np.int32)]),
         start=np.concatenate([batch.start, batch.start[-1] + counts]),
-        attr=np.concatenate([batch.attr, np.array([a for c in clauses for a in c.attr], np.int32)]),
-        low=np.concatenate([batch.low, np.array([v for c in clauses for v in c.low], float)]),
-        high=np.concatenate([batch.high, np.array([v for c in clauses for v in c.high], float)]),
+        attr=np.concatenate([batch.attr, *(clause.attr for clause in clauses)]),
+        low=np.concatenate([batch.low, *(clause.low for clause in clauses)]),
+        high=np.concatenate([batch.high, *(clause.high for clause in clauses)]),
         extras=extras,
         word_start=word_start,
         word=batch.word,

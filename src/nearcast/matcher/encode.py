@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import ValidationError
-from nearcast.index.clauses import Extra
+from nearcast.index.clauses import ClauseStore, Extra
 from nearcast.index.events import EventBatch
-from nearcast.matcher.places import index_boxes, shape_floats
+from nearcast.kernels import arrange
+from nearcast.matcher.places import Bounds, index_boxes, shape_floats
 from nearcast.model.events import Event, Value
 from nearcast.model.geometry import (
     Around,
@@ -43,25 +44,30 @@ __all__ = [
 ]
 
 
+I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
+
+
 class EncodedClause(NamedTuple):
     """One clause row: predicates in the order in which they should be tested."""
 
-    attr: list[int]
-    low: list[float]
-    high: list[float]
+    attr: I4
+    low: F8
+    high: F8
     extra: Extra | None
 
 
 class EncodedEvent(NamedTuple):
     """One event: columns ascending with their values, word codes ascending."""
 
-    attr: npt.NDArray[np.int32]
-    value: npt.NDArray[np.float64]
-    word: npt.NDArray[np.int32]
+    attr: I4
+    value: F8
+    word: I4
 
 
 _NO_WORDS = np.empty(0, np.int32)
 _NUMBERS = frozenset((int, float))
+_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 _UNKNOWN = -1  # the column of an attribute that nobody asks for
 
 
@@ -141,41 +147,64 @@ def _encode_clause(
     space: Space,
     learn: bool,
 ) -> list[EncodedClause]:
-    predicates = []
-    for interval in clause.intervals:
-        column = schema.column(interval.attribute, "number")
-        if learn:
-            schema.learn(column, interval.low, interval.high)
-        share = schema.fraction(column, interval.low, interval.high)
-        predicates.append((share, column, interval.low, interval.high))
-    for equal in clause.equals:
-        if isinstance(equal.value, bool):
-            column, code = schema.column(equal.attribute, "bool"), float(equal.value)
-        else:
-            column = schema.column(equal.attribute, "string")
-            code = float(schema.string(equal.value))
-        predicates.append((schema.fraction(column, code, code), column, code, code))
-    predicates.sort()
-    attr = [p[1] for p in predicates]
-    low = [p[2] for p in predicates]
-    high = [p[3] for p in predicates]
-
-    codes = [schema.word(word) for word in words]
+    predicates = _predicates(clause, schema)
+    codes = [schema.word(word) for word in words] if words else []
+    ClauseStore.check_clause(predicates.attr.size + 2, len(codes))
     every = (*regions, *clause.regions)
     shapes = () if len(every) == 1 and isinstance(every[0], Box) else every
     extra = None
     if codes or shapes or clause.residuals:
         extra = Extra(codes, [shape_floats(shape) for shape in shapes], clause.residuals)
     if not every:
-        return [EncodedClause(attr, low, high, extra)]
+        return [_arranged(predicates, None, extra, schema, learn)]
     boxes = min((index_boxes(r, space) for r in every), key=_area)
-    rows = []
-    for xmin, ymin, xmax, ymax in boxes:
-        if learn:
-            schema.learn(X, xmin, xmax)
-            schema.learn(Y, ymin, ymax)
-        rows.append(EncodedClause([X, Y, *attr], [xmin, ymin, *low], [xmax, ymax, *high], extra))
-    return rows
+    return [_arranged(predicates, box, extra, schema, learn) for box in boxes]
+
+
+class _Predicates(NamedTuple):
+    """Intervals on columns, as they come; the last `flags` are of bools."""
+
+    attr: I4
+    low: F8
+    high: F8
+    flags: int
+
+
+def _predicates(clause: Clause, schema: Schema) -> _Predicates:
+    names, low, high = clause.numbers()
+    known = schema.codes["number"]
+    columns = [*map(known.get, names)]
+    if None in columns:
+        columns = [schema.column(name, "number") for name in names]
+    flags = 0
+    if clause.equals:
+        equals = sorted(clause.equals, key=lambda equal: isinstance(equal.value, bool))
+        values = []
+        for equal in equals:
+            if isinstance(equal.value, bool):
+                columns.append(schema.column(equal.attribute, "bool"))
+                values.append(float(equal.value))
+                flags += 1
+            else:
+                columns.append(schema.column(equal.attribute, "string"))
+                values.append(float(schema.string(equal.value)))
+        low, high = np.append(low, values), np.append(high, values)
+    return _Predicates(np.array(columns, np.int32), low, high, flags)
+
+
+def _arranged(
+    given: _Predicates, box: Bounds | None, extra: Extra | None, schema: Schema, learn: bool
+) -> EncodedClause:
+    size = given.attr.size if box is None else 2 + given.attr.size
+    attr, low, high = np.empty(size, np.int32), np.empty(size), np.empty(size)
+    known = arrange.arrange_one(
+        *given, *(box or _NOWHERE), schema.low, schema.high, attr, low, high
+    )
+    if learn and not known:
+        for column, a, b in zip(attr.tolist(), low.tolist(), high.tolist(), strict=True):
+            schema.learn(column, a, b)
+        return _arranged(given, box, extra, schema, learn=False)
+    return EncodedClause(attr, low, high, extra)
 
 
 def _area(boxes: list[tuple[float, float, float, float]]) -> float:
@@ -214,10 +243,10 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
     if _UNKNOWN in columns:
         values = [v for v, column in zip(values, columns, strict=True) if column != _UNKNOWN]
         columns = [column for column in columns if column != _UNKNOWN]
+    if columns != sorted(columns):  # numpy's sort would give up the GIL, to get it back late
+        order = sorted(range(len(columns)), key=columns.__getitem__)
+        columns, values = [columns[k] for k in order], [values[k] for k in order]
     attr, value = np.array(columns, np.int32), np.array(values, np.float64)
-    if columns != sorted(columns):
-        order = attr.argsort()
-        attr, value = attr[order], value[order]
     words = schema.words
     word = sorted(words[w] for w in event.keywords if w in words) if event.keywords else ()
     return EncodedEvent(attr, value, np.array(word, np.int32) if word else _NO_WORDS)

@@ -60,6 +60,8 @@ Events: TypeAlias = Iterable[Event] | Any
 """Events, or an Arrow table or record batch of them."""
 
 _MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
+_MOST_STAGED = 1024  # changes that may wait for the next match
+_FEW = 256  # ids that are sorted soon enough
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -71,7 +73,8 @@ class Matcher:
     decides what "auto" stands for and the index's options; those given here stand above it.
     Answers are exact whatever the index: what it does not decide is checked here.
 
-    One thread may change a matcher while others match; each match sees one state.
+    One thread may change a matcher while others match; each match sees one state, and every
+    change that was made before it began.
 
     >>> matcher = Matcher()
     >>> matcher.add_subscriptions([Subscription(id="s1", where="price < 3300")])
@@ -108,7 +111,7 @@ class Matcher:
         self._threads = parallel_threads() if threads is None else threads
         self._standing = Standing()
         self._live = Live(self.schema, space)
-        self._lock = ReadWriteLock()
+        self._lock = ReadWriteLock(self._settle, self._standing.staged)
         self._options = options
         try:
             self.index: Any = self.entry.load()(
@@ -145,6 +148,7 @@ class Matcher:
         from nearcast.matcher import saved
 
         with self._lock.change():
+            self._settle_all()
             saved.save(self, folder)
 
     @classmethod
@@ -190,6 +194,7 @@ class Matcher:
             **parts["options"],
         )
         made._standing, made._live = parts["standing"], parts["live"]
+        made._lock = ReadWriteLock(made._settle, made._standing.staged)
         if parts["index"] is not None:
             made.index = parts["index"]
             return made
@@ -219,15 +224,45 @@ class Matcher:
             self._add_objects(given, at)
 
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
-        with self._changing():
-            encoded = self._encode_all(subscriptions, at)
-            every = [clause for clauses in encoded for clause in clauses]
-            self._check_room(_clause_bytes(every), _wordless(every))
-            rows: list[Rows] = []
-            for subscription, clauses in zip(subscriptions, encoded, strict=True):
-                rows.append(self._standing.add(subscription.id, subscription.expires, clauses))
-            if rows:
-                self.index.add_clauses(np.concatenate(rows) if len(rows) > 1 else rows[0])
+        standing = self._standing
+        with self._lock.change():
+            with self.schema.attempt(self._lock.alone):
+                encoded = self._encode_all(subscriptions, at)
+                if self.max_bytes is not None:
+                    every = [clause for clauses in encoded for clause in clauses]
+                    self._check_room(_clause_bytes(every), _wordless(every))
+            several = zip(subscriptions, encoded, strict=True)
+            if self._can_stage(len(encoded), encoded):
+                standing.stage([(each.id, each.expires, its[0]) for each, its in several])
+                self._lock.offer()
+            else:
+                with self._lock.alone():
+                    rows = [standing.add(each.id, each.expires, its) for each, its in several]
+                    self.index.add_clauses(np.concatenate([np.empty(0, np.int32), *rows]))
+            self._renew()
+
+    def _can_stage(self, more: int, clauses: Iterable[Sequence[object]]) -> bool:
+        """Whether changes of subscriptions with these clauses can be left to the next match.
+
+        The index must not mind rows in the store that it was not given, and no pair may come
+        twice while an old clause is still seen: those of one clause only.
+        """
+        standing = self._standing
+        return (
+            _rebuilds(self.index) is not None
+            and len(standing.staged) + more <= _MOST_STAGED
+            and not standing.ids.untidy
+            and all(len(each) == 1 for each in clauses)
+        )
+
+    def _settle(self) -> None:
+        """Let changes that were left to others be seen; called while nobody looks."""
+        self._standing.settle(self.index.remove_clauses, self.index.add_clauses)
+
+    def _settle_all(self) -> None:
+        """Wait until what was left is settled and no trace of it is left; within `change`."""
+        with self._lock.alone():
+            self._standing.recycle()
 
     def _encode_all(
         self, subscriptions: list[Subscription], at: Point | None
@@ -257,8 +292,9 @@ class Matcher:
                 for piece in draft.pieces:
                     self._standing.store.check_limits(piece)
                 rows = sum(piece.size for piece in draft.pieces)
-                if isinstance(self.index, RebuiltIndex) and self.index.outgrown(rows):
-                    self._add_aside(draft, self.index)
+                rebuilds = _rebuilds(self.index)
+                if rebuilds is not None and rebuilds.outgrown(rows):
+                    self._add_aside(draft, rebuilds)
                 else:
                     with self._lock.alone():
                         self._add_in_place(draft)
@@ -273,6 +309,7 @@ class Matcher:
 
     def _add_aside(self, draft: bulk.SubscriptionDraft, index: RebuiltIndex) -> None:
         """Add so much that the index is built anew; matches go on until all is there."""
+        self._settle_all()
         standing = self._standing
         ids = standing.ids.copy()
         slots = ids.add_many(draft.id_offsets, draft.id_data)
@@ -289,9 +326,11 @@ class Matcher:
 
     def _renew(self) -> None:
         """Make an index that is worn anew, while others match; within `change`."""
-        if isinstance(self.index, RebuiltIndex) and self.index.worn:
+        worn = _rebuilds(self.index)
+        if worn is not None and worn.worn:
+            self._settle_all()
             try:
-                fresh = self.index.rebuilt(self._standing.store.live_rows())
+                fresh = worn.rebuilt(self._standing.store.live_rows())
             except MemoryError:
                 return  # it works as it is, and may find room another time
             with self._lock.alone():
@@ -299,23 +338,41 @@ class Matcher:
 
     def remove_subscription(self, id: str) -> None:
         """Forget a subscription; raises UnknownIdError."""
-        with self._lock.write():
-            slot = self._standing.ids.find(id)
-            self.index.remove_clauses(np.array(self._standing.rows_of(slot), np.int32))
-            self._standing.remove(slot)
+        standing = self._standing
+        with self._lock.change():
+            slot = standing.ids.find(id)
+            rows = standing.rows_of(slot)
+            if self._can_stage(1, (rows,)):
+                standing.stage_removal(slot)
+                self._lock.offer()
+                return
+            with self._lock.alone():
+                self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
+                standing.remove(slot)
 
     def update_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
         """Replace a subscription, or move one whose region is `Around`; raises UnknownIdError."""
         _check_type("subscription", subscription, Subscription)
-        with self._changing():
-            slot = self._standing.ids.find(subscription.id)
-            clauses = encode_subscription(subscription, self.schema, self.space, at)
-            old = self._standing.rows_of(slot)
-            self._check_room(_clause_bytes(clauses) - self._stored_bytes(old), _wordless(clauses))
-            self.index.remove_clauses(np.array(old, np.int32))
-            self._standing.remove(slot)
-            rows = self._standing.add(subscription.id, subscription.expires, clauses)
-            self.index.add_clauses(rows)
+        standing = self._standing
+        with self._lock.change():
+            slot = standing.ids.find(subscription.id)
+            old = standing.rows_of(slot)
+            with self.schema.attempt(self._lock.alone):
+                clauses = encode_subscription(subscription, self.schema, self.space, at)
+                if self.max_bytes is not None:
+                    more = _clause_bytes(clauses) - self._stored_bytes(old)
+                    self._check_room(more, _wordless(clauses))
+            expires = FOREVER if subscription.expires is None else subscription.expires
+            if standing.expires[slot] == expires and self._can_stage(1, (old, clauses)):
+                standing.stage_other(slot, clauses[0])
+                self._lock.offer()
+            else:
+                with self._lock.alone():
+                    self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
+                    standing.remove(slot)
+                    rows = standing.add(subscription.id, subscription.expires, clauses)
+                    self.index.add_clauses(rows)
+            self._renew()
 
     def _stored_bytes(self, rows: list[int]) -> int:
         """What `_clause_bytes` was for these rows when they were added."""
@@ -359,8 +416,10 @@ class Matcher:
                 more = self._extended_rows(encoded, event, limit, counters)
                 rows = np.concatenate([rows, more])
             slots = self._standing.slots_of(rows)
-            slots = slots.copy() if self._standing.one_row_each else np.unique(slots)
-            slots.sort()  # ids mostly come in order of arrival: then sorting them is quick
+            if not self._standing.one_row_each:
+                slots = np.unique(slots)
+            elif slots.size > _FEW:  # ids mostly come in order of arrival: then theirs is quick
+                slots = np.sort(slots)
             ids = self._standing.ids.ids_of(slots)
         ids.sort()
         return ids
@@ -484,7 +543,7 @@ class Matcher:
         found = []
         for row in standing.tree.near(search_boxes(event.location, self.space)).tolist():
             owner = int(table.owner[row]) if row < standing.store.rows else -1
-            box = None if owner < 0 else standing.store.box(row)
+            box = None if owner < 0 or row in standing.unseen else standing.store.box(row)
             if box is None or standing.expires[owner] <= now:
                 continue
             if not verify.holds_elsewhere(
@@ -607,8 +666,9 @@ class Matcher:
             if not found:
                 return []
             rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-            slots = self._live.store.table.slot.take(rows)
-            slots.sort()  # see _match_one
+            slots = self._live.slots_of(rows)
+            if slots.size > _FEW:  # see _match_one
+                slots.sort()
             ids = self._live.ids.ids_of(slots)
         ids.sort()
         return ids
@@ -671,6 +731,7 @@ class Matcher:
         moment = to_micros(now, "now")
         with self._lock.write():
             standing, live = self._standing, self._live
+            standing.recycle()
             used = standing.expires[: standing.ids.slots]
             due = used <= moment
             due[standing.ids.free_slots()] = False
@@ -765,6 +826,7 @@ class Matcher:
     def check_invariants(self) -> None:
         """Raise AssertionError where stores or index contradict themselves. Slow; for tests."""
         with self._lock.change():
+            self._settle_all()
             self._standing.check_invariants()
             self._live.check_invariants()
             self.index.check_invariants()
@@ -785,6 +847,11 @@ class Matcher:
         if side is not None and side.threads:
             return self._lock.read()
         return self._lock.write()
+
+
+def _rebuilds(index: object) -> RebuiltIndex | None:
+    """The index if it can be built beside itself; asking the protocol would take 50 µs."""
+    return index if hasattr(index, "rebuilt") else None  # type: ignore[return-value]
 
 
 def _check_positive(field: str, value: object) -> None:

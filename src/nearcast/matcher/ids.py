@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +15,8 @@ from nearcast.kernels import strings
 
 __all__ = ["IdTable"]
 
+#: Ids that are fetched in less time than it takes to get the GIL back.
+_FEW = 1024
 #: Ids of one piece of an Arrow array, which one thread makes.
 _PIECE = 131_072
 
@@ -37,11 +39,13 @@ class IdTable:
         self.slots = 0
         """Slots ever used: one more than the highest."""
         self._free: list[int] = []
+        self._forgotten: set[int] = set()
+        """Slots whose ids nobody finds any more and which are not free yet."""
         self._zeros = False
         """Whether some id may hold a zero byte."""
 
     def __len__(self) -> int:
-        return self.slots - len(self._free)
+        return self.slots - len(self._free) - len(self._forgotten)
 
     def find(self, id: str) -> int:
         """The slot of an id; raises UnknownIdError."""
@@ -56,13 +60,15 @@ class IdTable:
             data = np.frombuffer(id.encode(), np.uint8)
         except (AttributeError, UnicodeEncodeError):  # no string, or none that an id can be
             return -1
-        return int(strings.find(self._table, self._cells, self._blob, data, 0, data.size))
+        slot: int = strings.find(self._table, self._cells, self._blob, data, 0, data.size)
+        return slot
 
     def copy(self) -> IdTable:
         """Another table with the same ids in the same slots."""
         other = IdTable(self._kind, self._taken)
         vars(other).update(vars(self))
         other._table, other._free = self._table.copy(), self._free.copy()
+        other._forgotten = self._forgotten.copy()
         other._cells, other._blob = self._cells.copy(), self._blob.copy()
         return other
 
@@ -71,15 +77,12 @@ class IdTable:
         data = np.frombuffer(id.encode(), np.uint8)
         slot = self._free[-1] if self._free else self.slots
         self._reserve(max(self.slots, slot + 1), self._used + data.size)
-        offsets, slots = np.array([0, data.size]), np.array([slot], np.int32)
-        done, used = strings.insert_many(
-            self._table, self._cells, self._blob, self._used, slots, offsets, data
-        )
-        if not done:
+        used = strings.insert(self._table, self._cells, self._blob, self._used, slot, data)
+        if used < 0:
             raise DuplicateIdError(self._kind, id, self._taken)
         del self._free[-1:]
         self._zeros = self._zeros or "\0" in id
-        self._used = int(used)
+        self._used = used
         self.slots = max(self.slots, slot + 1)
         return slot
 
@@ -111,12 +114,27 @@ class IdTable:
 
     def remove(self, slot: int) -> None:
         """Forget the id in a slot."""
-        strings.remove(self._table, self._cells, self._blob, slot)
-        size = int(strings.size_of(self._cells[slot, 0]))
-        self._garbage += size if size > strings.SHORT else 0
-        self._free.append(slot)
-        if self._garbage > 4096 and self._garbage > self._used // 2:
+        self.forget(slot)
+        self.free(slot)
+        if self.untidy:
             self._compact()
+
+    def forget(self, slot: int) -> None:
+        """Forget an id; `id_of` its slot still tells it, until `free`."""
+        strings.remove(self._table, self._cells, self._blob, slot)
+        self._forgotten.add(slot)
+
+    def free(self, slot: int) -> None:
+        """Let a slot whose id is forgotten be used again."""
+        size = strings.size_of(self._cells[slot, 0])
+        self._garbage += size if size > strings.SHORT else 0
+        self._forgotten.remove(slot)
+        self._free.append(slot)
+
+    @property
+    def untidy(self) -> bool:
+        """Whether most of the blob is of ids that are gone; `remove` sees to that."""
+        return self._garbage > 4096 and self._garbage > self._used // 2
 
     def id_of(self, slot: int) -> str:
         """The id in a slot."""
@@ -131,7 +149,8 @@ class IdTable:
             return []
         if self._zeros:
             return [self.id_of(slot) for slot in slots.tolist()]
-        joined = strings.gather_lines(self._cells, self._blob, slots)
+        gather = strings.gather_few_lines if slots.size <= _FEW else strings.gather_lines
+        joined = gather(self._cells, self._blob, slots)
         return str(joined, "utf-8").split("\0")
 
     def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
@@ -173,6 +192,12 @@ class IdTable:
         return sum(int(array.nbytes) for array in arrays)
 
     def _reserve(self, slots: int, used: int) -> None:
+        if (
+            slots <= self._cells.shape[0]
+            and used <= self._blob.size
+            and 3 * slots <= 2 * self._table.size
+        ):
+            return
         self._cells = grown(self._cells, slots)
         self._blob = grown(self._blob, used)
         if 3 * slots > 2 * self._table.size:
@@ -180,22 +205,24 @@ class IdTable:
             while 3 * slots > 2 * size:
                 size *= 2
             table = np.full(size, -1, np.int32)
-            strings.place_many(table, self._cells, self._blob, self._live())
+            strings.place_many(table, self._cells, self._blob, self._slots_without(self._forgotten))
             self._table = table
 
-    def _live(self) -> npt.NDArray[np.int32]:
+    def _slots_without(self, others: Iterable[int]) -> npt.NDArray[np.int32]:
+        """The slots that are neither free nor among these."""
         live = np.ones(self.slots, bool)
         live[self._free] = False
+        live[[*others]] = False
         return np.flatnonzero(live).astype(np.int32)
 
     def _compact(self) -> None:
-        slots = self._live()
+        slots = self._slots_without(())
         self._blob, self._used = strings.packed(self._cells, self._blob, slots)
         self._garbage = 0
 
     def check_invariants(self) -> None:
         """Every live id is found under its slot, and nothing else is."""
-        live = set(range(self.slots)) - set(self._free)
+        live = set(range(self.slots)) - set(self._free) - self._forgotten
         entered = self._table[self._table >= 0].tolist()
         assert sorted(entered) == sorted(live)
         assert all(self.get(self.id_of(slot)) == slot for slot in live)

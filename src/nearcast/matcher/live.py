@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from nearcast.index.base import EventBatch, Rows
 from nearcast.index.clauses import ClauseBatch, ClauseStore
 from nearcast.index.columns import grown
 from nearcast.index.events import EventStore
+from nearcast.kernels.rows import pick
 from nearcast.matcher.encode import EncodedClause, EncodedEvent
 from nearcast.matcher.extended import RowTree
 from nearcast.matcher.ids import IdTable
@@ -26,6 +28,9 @@ __all__ = ["Live", "Standing"]
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
 
+#: Rows for which it is worth while to let others have the GIL.
+_MANY = 4096
+
 
 class Hidden(NamedTuple):
     """Subscriptions that stand in their places and are not seen yet."""
@@ -33,6 +38,17 @@ class Hidden(NamedTuple):
     ids: IdTable
     rows: Rows
     owners: I4
+
+
+class Staged(NamedTuple):
+    """A change that nobody sees yet."""
+
+    old: int
+    """The row that goes, −1: none."""
+    new: int
+    """The row that comes, −1: none."""
+    slot: int
+    """The slot that becomes free with it, −1: none."""
 
 
 class Standing:
@@ -50,15 +66,103 @@ class Standing:
         self._several_rows = 0
         self._in_step = True
         """Whether every row so far has the number of its slot: one clause each, none removed."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is not kept when this is: the tree, packed anew when asked for, and what passes."""
+        self.staged: deque[Staged] = deque()
+        """What `settle` is to let be seen."""
+        self._settled: deque[Staged] = deque()
+        """What it has: old rows and slots may be used again."""
+        self.unseen: set[int] = set()
+        """Rows with an owner that nobody is to see: not yet, or no longer."""
         self.tree = RowTree(self._boxes)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the tree, which is packed anew when it is asked for."""
-        return {name: value for name, value in vars(self).items() if name != "tree"}
+        assert not self.staged
+        assert not self._settled
+        passing = {"staged", "_settled", "unseen", "tree"}
+        return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.tree = RowTree(self._boxes)
+        self._begin()
+
+    # -- beside who matches ----------------------------------------------------
+
+    # One thread stages while others match, or one of them settles. So stores and ids are
+    # changed by who stages only, the index by who settles only, and what was used by something
+    # that may still be seen is not used again before it was settled.
+
+    def stage(self, many: Iterable[tuple[str, int | None, EncodedClause]]) -> None:
+        """Add subscriptions of one clause each, to be seen from `settle` on, all at once."""
+        self.recycle()
+        coming = []
+        for id, expires, clause in many:
+            slot = self.ids.add(id)
+            if slot >= self._row.size:
+                self.expires = grown(self.expires, self.ids.slots)
+                self._row = grown(self._row, self.ids.slots)
+            self.expires[slot] = FOREVER if expires is None else expires
+            self.expiring = self.expiring or expires is not None
+            coming.append(Staged(-1, self._stage_row(slot, clause), -1))
+        self.staged.extend(coming)
+
+    def stage_other(self, slot: int, clause: EncodedClause) -> None:
+        """Replace the one clause of a subscription, to be seen from `settle` on."""
+        self.recycle()
+        old = int(self._row[slot])
+        self.staged.append(Staged(old, self._stage_row(slot, clause), -1))
+
+    def stage_removal(self, slot: int) -> None:
+        """Forget a subscription of one clause, which is seen until `settle`."""
+        self.recycle()
+        self.ids.forget(slot)
+        self.staged.append(Staged(int(self._row[slot]), -1, slot))
+
+    def _stage_row(self, slot: int, clause: EncodedClause) -> int:
+        row = self.store.append(-1, *clause)
+        self.unseen.add(row)
+        self.store.table.owner[row] = slot
+        self._in_step = self._in_step and row == slot
+        self._row[slot] = row
+        return row
+
+    def settle(self, forget: Callable[[Rows], None], add: Callable[[Rows], None]) -> None:
+        """Let what was staged be seen, while nobody looks; the index is to forget and add rows."""
+        coming: dict[int, None] = {}
+        going: list[int] = []
+        done = len(self.staged)
+        for at in range(done):
+            old, new, _ = self.staged[at]
+            if old in coming:  # nobody has seen it
+                del coming[old]
+            elif old >= 0:
+                going.append(old)
+            if new >= 0:
+                coming[new] = None
+        if going:
+            forget(np.array(going, np.int32))
+            self.tree.touch(going)
+        if coming:
+            add(np.array([*coming], np.int32))
+            self.tree.touch(coming)
+        for _ in range(done):
+            self.unseen.discard(self.staged[0].new)
+            self.unseen.add(self.staged[0].old)
+            self._settled.append(self.staged.popleft())
+
+    def recycle(self) -> None:
+        """Let rows and slots be used again that nobody sees any more; for who stages."""
+        while self._settled:
+            old, _, slot = self._settled.popleft()
+            if old >= 0:
+                self.store.release(old)
+            self.unseen.discard(old)
+            if slot >= 0:
+                self.ids.free(slot)
+
+    # -- while nobody looks ----------------------------------------------------
 
     def add(self, id: str, expires: int | None, clauses: Sequence[EncodedClause]) -> Rows:
         """Add one subscription; returns its rows."""
@@ -130,7 +234,7 @@ class Standing:
 
     def slots_of(self, rows: Rows) -> Rows:
         """The subscriptions of clause rows; perhaps the same array."""
-        return rows if self._in_step else self.store.table.owner.take(rows)
+        return rows if self._in_step else _picked(self.store.table.owner, rows)
 
     def rows_of(self, slot: int) -> list[int]:
         """The clause rows of a subscription."""
@@ -222,6 +326,10 @@ class Live:
         self._row[slots] = rows
         return rows
 
+    def slots_of(self, rows: Rows) -> I4:
+        """The slots of event rows."""
+        return _picked(self.store.table.slot, rows)
+
     def row_of(self, slot: int) -> int:
         """The row of an event."""
         return int(self._row[slot])
@@ -284,6 +392,14 @@ class Live:
         self.ids.check_invariants()
         for row in self.store.live_rows().tolist():
             assert self._row[self.store.table.slot[row]] == row
+
+
+def _picked(values: I4, rows: Rows) -> I4:
+    if rows.size > _MANY:
+        return values[rows]
+    out = np.empty(rows.size, np.int32)
+    pick(values, rows, out)
+    return out
 
 
 def _corners(location: Box | Polygon) -> int:

@@ -12,9 +12,12 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from nearcast.errors import ValidationError
 from nearcast.model.cql2_literals import (
@@ -374,6 +377,7 @@ class SpatialResidual:
 
 AttributeResidual: TypeAlias = NotEquals | In | NotIn | Like | StringRange | IsNull | NotNull
 Residual: TypeAlias = AttributeResidual | LacksWords | SpatialResidual
+Numbers: TypeAlias = tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +395,17 @@ class Clause:
     words: frozenset[str] = frozenset()
     regions: tuple[Circle | Box | Polygon, ...] = ()
     residuals: tuple[Residual, ...] = ()
+    _numbers: Numbers | None = field(init=False, repr=False, compare=False, default=None)
+
+    def numbers(self) -> Numbers:
+        """The intervals as names, lows and highs: made once, for subscriptions that move often."""
+        if self._numbers is None:
+            ends = np.array([(i.low, i.high) for i in self.intervals]).reshape(-1, 2)
+            names = tuple(interval.attribute for interval in self.intervals)
+            made = names, ends[:, 0].copy(), ends[:, 1].copy()
+            object.__setattr__(self, "_numbers", made)
+            return made
+        return self._numbers
 
     def __str__(self) -> str:
         return " AND ".join(map(str, self._parts())) or "TRUE"

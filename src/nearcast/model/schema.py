@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,6 +22,7 @@ from nearcast.errors import SchemaError
 
 __all__ = ["ColumnType", "Schema", "X", "Y"]
 
+F8 = npt.NDArray[np.float64]
 ColumnType = Literal["number", "string", "bool"]
 
 #: The columns of a point's coordinates, in every schema.
@@ -49,16 +50,20 @@ class Schema:
         self._string_list: list[str] = []
         self._word_list: list[str] = []
         self._characters = 0
-        # Lists, not arrays: single subscriptions look at single numbers, 1.7 times faster.
-        self._low: list[float] = []
-        self._high: list[float] = []
+        self.low = np.empty(len(_PLACE))
+        self.high = np.empty(len(_PLACE))
+        """By column: the hull of finite values seen, (inf, −inf) at first; with room for more."""
+        self._undo: list[tuple[F8, F8, int, float, float]] = []
+        """Domains before they were widened, since the last attempt began."""
         for name, _ in _PLACE:
             self._append(name, "number")
 
     def _append(self, name: str, type_: ColumnType) -> None:
+        code = len(self.columns)
+        if code == self.low.size:
+            self.low, self.high = (np.resize(array, 2 * code) for array in (self.low, self.high))
+        self.low[code], self.high[code] = math.inf, -math.inf
         self.columns.append((name, type_))
-        self._low.append(math.inf)
-        self._high.append(-math.inf)
 
     # -- interning -------------------------------------------------------------
 
@@ -100,24 +105,16 @@ class Schema:
         """The word behind a code."""
         return self._word_list[code]
 
-    @contextmanager
-    def attempt(
-        self, alone: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> Iterator[None]:
+    def attempt(self, alone: Callable[[], AbstractContextManager[Any]] = nullcontext) -> Attempt:
         """Forget what was entered and learnt inside if it ends with an error.
 
         So a refused batch leaves nothing behind, however often it is sent. Who reads the
         schema meanwhile is held off by `alone`: codes must not go while they are in use.
         """
-        sizes = len(self.columns), len(self._string_list), len(self._word_list)
-        low, high = self._low.copy(), self._high.copy()
-        try:
-            yield
-        except BaseException:
-            with alone():
-                self._forget(*sizes)
-                self._low, self._high = low, high
-            raise
+        return Attempt(self, alone)
+
+    def _sizes(self) -> tuple[int, int, int]:
+        return len(self.columns), len(self._string_list), len(self._word_list)
 
     def _forget(self, columns: int, strings: int, words: int) -> None:
         for name, type_ in self.columns[columns:]:
@@ -136,33 +133,25 @@ class Schema:
 
     def domain(self, column: int) -> tuple[float, float]:
         """The lowest and highest finite value seen in a column; (inf, −inf) before the first."""
-        return self._low[column], self._high[column]
+        return float(self.low[column]), float(self.high[column])
 
-    def domains(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def domains(self) -> tuple[F8, F8]:
         """Lows and highs of all columns, as arrays of their own."""
-        return np.array(self._low), np.array(self._high)
+        used = len(self.columns)
+        return self.low[:used].copy(), self.high[:used].copy()
 
-    def learn_all(self, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> None:
+    def learn_all(self, low: F8, high: F8) -> None:
         """Take the domains of all columns from arrays that came from `domains`."""
-        self._low, self._high = low.tolist(), high.tolist()
+        self.low, self.high = low, high
 
     def learn(self, column: int, low: float, high: float) -> None:
         """Widen a column's domain by the finite ones of two values."""
+        bottom, top = self.low[column], self.high[column]
         for value in (low, high):
-            if math.isfinite(value):
-                if value < self._low[column]:
-                    self._low[column] = value
-                if value > self._high[column]:
-                    self._high[column] = value
-
-    def fraction(self, column: int, low: float, high: float) -> float:
-        """The share of a column's domain that an interval covers: a guess at its selectivity."""
-        if low == high:
-            return 0.5 if self.columns[column][1] == "bool" else 0.01
-        bottom, top = self._low[column], self._high[column]
-        if not top > bottom:
-            return 1.0
-        return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
+            if math.isfinite(value) and not bottom <= value <= top:
+                self._undo.append((self.low, self.high, column, bottom, top))
+                bottom, top = min(bottom, value), max(top, value)
+        self.low[column], self.high[column] = bottom, top
 
     # -- sharing ---------------------------------------------------------------
 
@@ -174,7 +163,8 @@ class Schema:
             "strings": self._string_list,
             "words": self._word_list,
             "domains": [
-                [a, b] if b >= a else None for a, b in zip(self._low, self._high, strict=True)
+                [a, b] if b >= a else None
+                for a, b in zip(*(domain.tolist() for domain in self.domains()), strict=True)
             ],
         }
 
@@ -246,6 +236,34 @@ class Schema:
         """Roughly the bytes of the tables: strings twice referenced, once stored."""
         texts = len(self._string_list) + len(self._word_list)
         return 170 * texts + self._characters + 250 * len(self.columns)
+
+
+class Attempt:
+    """A change that may be refused; see `Schema.attempt`."""
+
+    __slots__ = ("_alone", "_domains", "_of", "_sizes")
+
+    def __init__(self, of: Schema, alone: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._of = of
+        self._alone = alone
+
+    def __enter__(self) -> None:
+        self._sizes = self._of._sizes()
+        self._domains = self._of.low, self._of.high
+        self._of._undo.clear()  # what was learnt before stays
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with self._alone() if self._of._sizes() != self._sizes else nullcontext():
+                self._take_back()
+        self._of._undo.clear()
+
+    def _take_back(self) -> None:
+        of = self._of
+        of._forget(*self._sizes)
+        for low, high, column, bottom, top in reversed(of._undo):
+            low[column], high[column] = bottom, top
+        of.low, of.high = self._domains
 
 
 def _listed(value: object) -> list[Any]:

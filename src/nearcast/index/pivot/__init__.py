@@ -129,10 +129,11 @@ class Pivot:
 
     def remove_clauses(self, rows: Rows) -> None:
         """Forget clause rows."""
-        wordy = self._words.holds(rows)
-        if wordy.any():
-            self._words.remove_clauses(rows[wordy])
-            rows = rows[~wordy]
+        if len(self._words):
+            wordy = self._words.holds(rows)
+            if wordy.any():
+                self._words.remove_clauses(rows[wordy])
+                rows = rows[~wordy]
         if self._small:
             self._few = self._few[~np.isin(self._few, rows)]
             return

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.rows import event_satisfies
 
 TILE = 512
 WORDS = 8
 SAMPLE = 192
 ONE = np.uint64(1)
+#: Rows that are entered or removed in less time than it takes to get the GIL back.
+FEW = 128
 #: `kid` of a child that holds nothing.
 NOTHING = -(2**30)
 #: The root and its first two children: the tree, and the tree of odd ones.
@@ -292,7 +294,10 @@ _STIR = np.uint64(0xD1342543DE82EF95)
 
 
 @kernel
-def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
+def descend(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, node,
+):  # fmt: skip
     """The leaf for a new row below `node` (MAIN or ODD), and whether it is an odd one.
 
     Hulls on the way are widened. The leaf may hold nothing yet.
@@ -302,14 +307,14 @@ def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
     coin = np.uint64(row)
     odd = node == ODD
     while True:
-        kid = np.int64(t.kid[node])
+        kid = np.int64(n_kid[node])
         if kid == NOTHING and node != MAIN and not odd:
             node = ODD  # nobody of its kind is here
             odd = True
             continue
         if kid < 0:
             return node, odd
-        column = t.split[node]
+        column = n_split[node]
         if column < 0:
             # Equal halves. Each takes half of what comes, whatever the rows' numbers: the
             # lowest bit alone sent the even ones down one side for ever, a tree like a list.
@@ -320,14 +325,14 @@ def descend(c_start, c_count, c_attr, c_low, c_high, t, row, node):
         if k < 0:
             node = kid + 2
             continue
-        middle = centre_of(c_low[k], c_high[k], t.bottom[node], t.top[node])
-        node = kid if middle <= t.at[node] else kid + 1
-        if t.attr[node] < 0:  # empty until now
-            t.attr[node] = column
-            t.low[node] = np.inf
-            t.high[node] = -np.inf
-        t.low[node] = min(t.low[node], c_low[k])
-        t.high[node] = max(t.high[node], c_high[k])
+        middle = centre_of(c_low[k], c_high[k], n_bottom[node], n_top[node])
+        node = kid if middle <= n_at[node] else kid + 1
+        if n_attr[node] < 0:  # empty until now
+            n_attr[node] = column
+            n_low[node] = np.inf
+            n_high[node] = -np.inf
+        n_low[node] = min(n_low[node], c_low[k])
+        n_high[node] = max(n_high[node], c_high[k])
 
 
 @kernel
@@ -352,6 +357,12 @@ def remove(alive, live, where, rows):
         alive[tile, position >> 6] &= ~(ONE << np.uint64(position & 63))
         live[tile] -= 1
         where[row] = -1
+
+
+@brief_kernel
+def remove_few(alive, live, where, rows):
+    """`remove` for a few."""
+    remove(alive, live, where, rows)
 
 
 @kernel

@@ -247,7 +247,8 @@ class TileTree(ABC):
     def _remove(self, rows: Rows) -> None:
         """Forget rows; their places serve the next that come by."""
         t = self._tiles
-        kernels.remove(t.alive, t.live, t.where, rows)
+        remove = kernels.remove_few if rows.size <= kernels.FEW else kernels.remove
+        remove(t.alive, t.live, t.where, rows)
 
     # -- looking ---------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot.clause_tiles import kernels
-from nearcast.index.pivot.kernels import NOTHING, ODD, TILE, WORDS
+from nearcast.index.pivot.kernels import FEW, NOTHING, ODD, TILE, WORDS
 from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 
 __all__ = ["ClauseTiles", "Tiles"]
@@ -23,6 +23,9 @@ _MOST_DIMS = 24
 _PREDICATES = 8
 _MOST_PREDICATES = 20
 _POINTS = np.zeros(1)
+#: Tiles that one event meets in less time than it takes to get the GIL back: other threads
+#: have to be woken for it.
+_BRIEF = 512
 
 I8 = npt.NDArray[np.int64]
 
@@ -99,6 +102,8 @@ class ClauseTiles(TileTree):
         """By shelf: places without a tile."""
         self._open = 0
         """The shelf that takes tiles of no kin."""
+        self._tiles_met = 0
+        """By the last event that came alone."""
         self.worn = False
         """Whether tiles are mostly empty: whoever holds the index makes it anew when it suits."""
 
@@ -239,9 +244,15 @@ class ClauseTiles(TileTree):
         self._fill(np.empty(0, np.int32), runs, places, fits=False)
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
-        at, node, odd = kernels.insert_many(
-            self._clauses.table, self._nodes, self._tiles, rows, first, root
-        )
+        c, n, t = self._clauses.table, self._nodes, self._tiles
+        insert = kernels.insert_few if rows.size <= FEW else kernels.insert_many
+        at, node, odd = insert(
+            c.start, c.count, c.attr, c.low, c.high,
+            n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
+            t.live, t.alive, t.rest, t.order, t.asked, t.rows, t.codes, t.entered, t.limit,
+            t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.bits, t.where,
+            rows, first, root,
+        )  # fmt: skip
         return at, node, odd
 
     def add_clauses(self, rows: Rows) -> None:
@@ -257,13 +268,16 @@ class ClauseTiles(TileTree):
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """Walk down with one event."""
         c, n, t = self._clauses.table, self._nodes, self._tiles
-        found: Rows = kernels.match_event(
+        seen = counters[1]
+        match = kernels.match_event_briefly if self._tiles_met <= _BRIEF else kernels.match_event
+        found: Rows = match(
             c.start, c.count, c.attr, c.low, c.high,
             n.attr, n.low, n.high, n.kid,
             t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.order, t.asked, t.alive, t.rest,
             t.bits.reshape(-1), t.codes, t.rows,
             batch.start, batch.attr, batch.value, batch.columns, at, counters,
         )  # fmt: skip
+        self._tiles_met = int(counters[1] - seen) // TILE
         return found
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:

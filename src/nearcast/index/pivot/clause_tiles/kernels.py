@@ -30,7 +30,7 @@ from nearcast.index.pivot.kernels import (
     descend,
     free_position,
 )
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 
 #: Tiles of a shelf.
 SHELF = 32
@@ -209,6 +209,8 @@ def _fill_tile(
         t.alive[tile, word] |= bit
         t_rows[tile, position] = row
         where[row] = tile * TILE + position
+    for position in range(stop - first, TILE):
+        codes[tile, position * 3 * stride] = NO_DIM  # as all ones below say; see `_enter`
     t.live[tile] = stop - first
     asked = 0
     for d in range(dims):
@@ -331,37 +333,66 @@ def _ask(order, asked, tile, d):
 
 
 @kernel
-def _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, position, row):
-    """Write one clause into a free position of a tile."""
+def _cells_of(codes, first, stride, d):
+    """(first, last) cell of a column that a clause's codes let through."""
+    for j in range(first, first + stride):
+        if codes[j] == NO_DIM:
+            break
+        if codes[j] == d:
+            return _cells(np.int64(codes[j + stride]), np.int64(codes[j + 2 * stride]))
+    return 0, NULL_CELL  # any value, and none
+
+
+@kernel
+def _cells(lo, hi):
+    """(first, last) cell between two codes."""
+    if lo > hi:
+        return 1, 0
+    return _cell(lo), _cell(hi)
+
+
+@kernel
+def _enter(
+    c_start, c_count, c_attr, c_low, c_high,
+    live, alive, rest, order, asked, t_rows, codes, entered, dims, dim_attr, dim_low, dim_scale,
+    bits, where, tile, position, row,
+):  # fmt: skip
+    """Write one clause into a free position of a tile.
+
+    Who was there last has left bits and codes behind. Where they are all there is to it, only
+    bits that differ are written: each lies in a cache line of its own, hundreds in all.
+    """
     shelf = tile // SHELF
     word = position >> 6
     bit = ONE << np.uint64(position & 63)
-    bits, codes, dim_attr = t.bits, t.codes, t.dim_attr
-    dim_low, dim_scale = t.dim_low, t.dim_scale
     stride = codes.shape[1] // (3 * TILE)
     at = position * 3 * stride
     line = (tile % SHELF) * WORDS + word
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
+    known = rest[tile, word] & bit == 0
+    last = codes[tile, at : at + 3 * stride].copy()
     met = 0
     j = 0
-    for d in range(t.dims[shelf]):
+    for d in range(dims[shelf]):
         low_cell, high_cell = 0, NULL_CELL  # any value, and none
         for k in range(k0, k1):
             if c_attr[k] == dim_attr[shelf, d]:
                 lo, hi = _codes(c_low[k], c_high[k], dim_low[shelf, d], dim_scale[shelf, d])
-                low_cell, high_cell = _cell(lo), _cell(hi)
-                if lo > hi:
-                    low_cell, high_cell = 1, 0
-                _ask(t.order, t.asked, tile, d)
+                low_cell, high_cell = _cells(lo, hi)
+                _ask(order, asked, tile, d)
                 if j < stride:
                     _write_codes(codes, tile, at, stride, j, d, lo, hi)
                     j += 1
                     met += 1
                 break
+        was_low, was_high = _cells_of(last, 0, stride, d)
         first = d * BLOCK + line
         for cell in range(CELLS):
-            if low_cell <= cell <= high_cell:
+            holds = low_cell <= cell <= high_cell
+            if known and holds == (was_low <= cell <= was_high):
+                continue
+            if holds:
                 bits[shelf, first + cell * LINE] |= bit
             else:
                 bits[shelf, first + cell * LINE] &= ~bit
@@ -369,36 +400,66 @@ def _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, position, row):
         codes[tile, at + j] = NO_DIM
         j += 1
     if met < k1 - k0:  # some predicate has no codes here
-        t.rest[tile, word] |= bit
+        rest[tile, word] |= bit
     else:
-        t.rest[tile, word] &= ~bit
-    t.alive[tile, word] |= bit
-    t.rows[tile, position] = row
-    t.live[tile] += 1
-    t.entered[shelf] += 1
-    t.where[row] = tile * TILE + position
+        rest[tile, word] &= ~bit
+    alive[tile, word] |= bit
+    t_rows[tile, position] = row
+    live[tile] += 1
+    entered[shelf] += 1
+    where[row] = tile * TILE + position
 
 
 @kernel
-def insert_many(c, nodes, t, rows, first, root):
+def insert_many(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, alive, rest, order, asked, t_rows, codes, entered, limit,
+    dims, dim_attr, dim_low, dim_scale, bits, where,
+    rows, first, root,
+):  # fmt: skip
     """Enter rows from number `first` on.
 
     Returns (next number, −1, False), or where room must be made first: (number, node,
-    whether it is an odd one).
+    whether it is an odd one). Single arrays as in `match_event`.
     """
-    c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     for i in range(first, rows.size):
         row = rows[i]
-        node, odd = descend(c_start, c_count, c_attr, c_low, c_high, nodes, row, root)
-        kid = np.int64(nodes.kid[node])
+        node, odd = descend(
+            c_start, c_count, c_attr, c_low, c_high,
+            n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, root,
+        )  # fmt: skip
+        kid = np.int64(n_kid[node])
         if kid == NOTHING:
             return i, node, odd
         tile = -1 - kid
         shelf = tile // SHELF
-        if t.live[tile] == TILE or t.entered[shelf] >= t.limit[shelf]:
+        if live[tile] == TILE or entered[shelf] >= limit[shelf]:
             return i, node, odd
-        _enter(c_start, c_count, c_attr, c_low, c_high, t, tile, free_position(t.alive, tile), row)
+        _enter(
+            c_start, c_count, c_attr, c_low, c_high,
+            live, alive, rest, order, asked, t_rows, codes, entered, dims, dim_attr, dim_low,
+            dim_scale, bits, where, tile, free_position(alive, tile), row,
+        )  # fmt: skip
     return rows.size, -1, False
+
+
+@brief_kernel
+def insert_few(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, alive, rest, order, asked, t_rows, codes, entered, limit,
+    dims, dim_attr, dim_low, dim_scale, bits, where,
+    rows, first, root,
+):  # fmt: skip
+    """`insert_many` for a few."""
+    return insert_many(
+        c_start, c_count, c_attr, c_low, c_high,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+        live, alive, rest, order, asked, t_rows, codes, entered, limit,
+        dims, dim_attr, dim_low, dim_scale, bits, where,
+        rows, first, root,
+    )  # fmt: skip
 
 
 @kernel
@@ -640,6 +701,22 @@ def match_event(
     counters[1] += tiles * TILE
     counters[2] += m
     return out[:m]
+
+
+@brief_kernel
+def match_event_briefly(
+    c_start, c_count, c_attr, c_low, c_high,
+    node_attr, node_low, node_high, node_kid,
+    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
+    start, attr, value, columns, at, counters,
+):  # fmt: skip
+    """`match_event` where it takes no longer than to get the GIL back."""
+    return match_event(
+        c_start, c_count, c_attr, c_low, c_high,
+        node_attr, node_low, node_high, node_kid,
+        dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
+        start, attr, value, columns, at, counters,
+    )  # fmt: skip
 
 
 @kernel

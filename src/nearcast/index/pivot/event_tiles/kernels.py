@@ -106,7 +106,11 @@ def insert_many(live, nodes, t, columns, rows, first, root):
     )  # fmt: skip
     for i in range(first, rows.size):
         row = rows[i]
-        node, odd = descend(start, count, attr, value, value, nodes, row, root)
+        node, odd = descend(
+            start, count, attr, value, value,
+            nodes.attr, nodes.low, nodes.high, nodes.kid,
+            nodes.split, nodes.at, nodes.bottom, nodes.top, row, root,
+        )  # fmt: skip
         kid = np.int64(nodes.kid[node])
         tile = -1 - kid
         if kid == NOTHING or t.live[tile] >= t.limit[tile]:

@@ -1,0 +1,268 @@
+"""Changes made beside a match: nobody waits, nobody sees half of one, the next match sees all."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast import Box, Event, Matcher, Point, Subscription
+from nearcast.errors import BatchError, UnknownIdError
+from nearcast.index.base import new_counters
+from nearcast.matcher import facade
+from nearcast.matcher.encode import batch_of_one, encode_event
+from nearcast.matcher.lock import ReadWriteLock
+from tests import oracle
+
+HERE, THERE = Box(0, 0, 4, 4), Box(6, 6, 9, 9)
+SPOTS = [Point(1, 1), Point(3, 3), Point(7, 7), Box(2, 2, 7, 7)]
+EVENTS = [
+    Event(id=f"e{k}", location=spot, attributes={"p": float(k)}, keywords={"shoe"} if k % 2 else ())
+    for k, spot in enumerate(SPOTS)
+]
+
+
+def crowd(count: int, prefix: str = "c") -> list[Subscription]:
+    """So many that there are tiles."""
+    return [
+        Subscription(id=f"{prefix}{k}", where=f"p < {k % 5}", region=(HERE, THERE)[k % 2])
+        for k in range(count)
+    ]
+
+
+def seen(matcher: Matcher) -> list[list[str]]:
+    return [matcher.match_event(event) for event in EVENTS]
+
+
+def wanted(standing: dict[str, Subscription]) -> list[list[str]]:
+    return [oracle.match_event(standing.values(), event, "planar") for event in EVENTS]
+
+
+ASKED = st.sampled_from(
+    [
+        {"where": "p < 2", "region": HERE},
+        {"where": "p >= 1", "region": THERE},
+        {"where": "p BETWEEN 0 AND 2"},
+        {"keywords": {"shoe"}, "region": HERE},
+        {"keywords": {"shoe"}},
+        {"where": "p <> 3", "region": THERE},
+        {},
+    ]
+)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "change", "remove", "hold", "let go", "match"]),
+        st.integers(0, 9),
+        ASKED,
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("size", [3, 200])
+@settings(deadline=None, max_examples=60)
+@given(steps=STEPS)
+def test_changes_beside_a_match(size: int, steps) -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    standing = {each.id: each for each in crowd(size)}
+    matcher.add_subscriptions([*standing.values()])
+    held = False
+    there: list[list[int]] = []
+    for step, number, asked in steps:
+        id = f"s{number}"
+        each = Subscription(id=id, **asked)
+        if step in ("hold", "let go", "match") and held:
+            assert found_by_index(matcher) == there  # nothing moves under who is looking
+            matcher._lock.read().__exit__()
+            held = False
+        if step == "hold":
+            matcher._lock.read().__enter__()
+            held, there = True, found_by_index(matcher)
+        elif step == "match":
+            assert seen(matcher) == wanted(standing)
+        elif step == "remove":
+            if id in standing:
+                matcher.remove_subscription(id)
+                del standing[id]
+            with pytest.raises(UnknownIdError):
+                matcher.remove_subscription(id)
+        elif step == "add" and id in standing:
+            with pytest.raises(BatchError):
+                matcher.add_subscriptions([each])
+        elif step == "add":
+            matcher.add_subscriptions([each])
+            standing[id] = each
+        elif step == "change" and id in standing:
+            matcher.update_subscription(each)
+            standing[id] = each
+        assert len(matcher) == len(standing)
+    if held:
+        matcher._lock.read().__exit__()
+    assert seen(matcher) == wanted(standing)
+    matcher.check_invariants()
+
+
+def found_by_index(matcher: Matcher) -> list[list[int]]:
+    """The rows that the index has for the events with points, as they are now."""
+    found = []
+    for event in EVENTS[:3]:
+        encoded = encode_event(event, matcher.schema, "planar", intern=False)
+        batch = batch_of_one(encoded, len(matcher.schema.columns))
+        found.append(sorted(matcher.index.match_event(batch, 0, new_counters()).tolist()))
+    return found
+
+
+def test_several_that_come_together_are_seen_together() -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions(crowd(100))
+    base = seen(matcher)[0]
+    pair = [Subscription(id="x", region=HERE), Subscription(id="y", region=HERE)]
+    done = threading.Event()
+    wrong: list[object] = []
+
+    def read() -> None:
+        while not done.is_set():
+            found = matcher.match_event(EVENTS[0])
+            if found not in (base, [*base, "x", "y"], [*base, "y"]):
+                wrong.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for _ in range(300):
+        matcher.add_subscriptions(pair)
+        matcher.remove_subscription("x")
+        matcher.remove_subscription("y")
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    assert matcher.match_event(EVENTS[0]) == base
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("most", [1, 7, 1024])
+def test_who_moves_is_never_missed_nor_seen_twice(monkeypatch, most: int) -> None:
+    """Wherever they are, the event is near: a match sees the old place or the new one."""
+    monkeypatch.setattr(facade, "_MOST_STAGED", most)
+    matcher = Matcher(index="pivot", space="planar")
+    places = [Box(0, 0, 4, 4), Box(1, 1, 5, 5), Box(2, 2, 9, 9)]
+    walkers = [f"w{k:03}" for k in range(150)]
+    matcher.add_subscriptions([Subscription(id=id, region=places[0]) for id in walkers])
+    spots = [Event(id="p", location=Point(3, 3)), Event(id="b", location=Box(3, 3, 3.5, 3.5))]
+    done = threading.Event()
+    wrong: list[object] = []
+
+    def read() -> None:
+        while not done.is_set():
+            for event in spots:
+                found = matcher.match_event(event)
+                if found != walkers:
+                    wrong.append(found)
+            found = matcher.match_events(spots[:1])["subscription_id"].to_pylist()
+            if sorted(found) != walkers:
+                wrong.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for turn in range(10):
+        for k, id in enumerate(walkers):
+            matcher.update_subscription(Subscription(id=id, region=places[(turn + k) % 3]))
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    matcher.check_invariants()
+
+
+def test_saved_with_changes_that_nobody_has_seen(tmp_path) -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions(crowd(100))
+    with matcher._lock.read():
+        matcher.remove_subscription("c3")
+        matcher.update_subscription(Subscription(id="c4", region=HERE))
+    matcher.save(tmp_path / "m")
+    assert seen(Matcher.load(tmp_path / "m")) == seen(matcher)
+
+
+def test_who_has_gone_does_not_expire() -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions([Subscription(id=id, region=HERE, expires=10) for id in "ab"])
+    matcher.remove_subscription("a")
+    assert matcher.expire(20) == (["b"], [])
+    assert len(matcher) == 0
+    matcher.check_invariants()
+
+
+def test_long_ids_that_go_are_cleared_away() -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    long = [Subscription(id=f"{k:0300}", region=HERE) for k in range(100)]
+    matcher.add_subscriptions(long)
+    for each in long[:90]:
+        matcher.remove_subscription(each.id)
+    assert matcher.match_event(EVENTS[0]) == [each.id for each in long[90:]]
+    assert matcher._standing.ids._garbage < 90 * 300
+    matcher.check_invariants()
+
+
+class TestLock:
+    def test_what_is_left_waits_for_readers(self) -> None:
+        left: deque[int] = deque()
+        done: list[int] = []
+        lock = ReadWriteLock(lambda: done.extend(left.popleft() for _ in range(len(left))), left)
+        with lock.change(), lock.read():
+            left.append(1)
+            lock.offer()
+            assert done == []
+        with lock.change():
+            left.append(2)
+            lock.offer()
+        assert done == [1, 2]
+        left.append(3)
+        with lock.read():
+            assert done == [1, 2, 3]
+        left.append(4)
+        with lock.write():
+            assert done == [1, 2, 3, 4]
+
+    def test_what_cannot_be_settled_is_tried_again(self) -> None:
+        left = deque([1])
+        fails = [True]
+
+        def settle() -> None:
+            if fails.pop():
+                fails.append(False)
+                raise MemoryError
+            left.clear()
+
+        lock = ReadWriteLock(settle, left)
+        with pytest.raises(MemoryError), lock.read():
+            raise AssertionError("there is something to settle first")
+        with lock.read():
+            assert not left
+        with lock.write():
+            pass
+
+    def test_a_reader_waits_for_others_before_it_settles(self) -> None:
+        left = deque([1])
+        lock = ReadWriteLock(left.clear, left)
+        entered = threading.Event()
+
+        def read() -> None:
+            with lock.read():
+                entered.set()
+
+        left.clear()
+        with lock.read():
+            left.append(1)
+            late = threading.Thread(target=read)
+            late.start()
+            assert not entered.wait(0.05)
+            assert left
+        late.join(10)
+        assert entered.is_set()
+        assert not left
