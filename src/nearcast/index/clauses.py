@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown
-from nearcast.kernels.rows import counts_of
+from nearcast.kernels.rows import counts_of, write_clause
 
 __all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra"]
 
@@ -191,9 +191,10 @@ class ClauseStore:
         extra: Extra | None,
     ) -> int:
         """Add one clause, within limits (`check_clause`); returns its row."""
-        n = len(attr)
+        attr, low, high = np.asarray(attr, np.int32), np.asarray(low), np.asarray(high)
+        n = attr.size
         if n:
-            highest = int(max(attr))
+            highest = max(attr.tolist())
             if highest >= self.columns:
                 self.columns = highest + 1
                 self._widen()
@@ -203,13 +204,9 @@ class ClauseStore:
         if row >= t.start.size or self._predicates.used > t.attr.size:
             self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
             t = self.table
-        t.owner[row] = -1  # others may look at what has an owner
-        t.start[row] = start
-        t.count[row] = n
-        t.attr[start : start + n] = attr
-        t.low[start : start + n] = low
-        t.high[start : start + n] = high
-        t.extra[row] = NO_EXTRA
+        write_clause(
+            t.start, t.count, t.owner, t.extra, t.attr, t.low, t.high, row, start, attr, low, high
+        )
         self.rows = max(self.rows, row + 1)
         if extra is not None and (extra.words or extra.shapes or extra.residuals):
             self._add_extra(row, extra)

@@ -103,3 +103,18 @@ def pick(values, rows, out):
     """
     for i in range(rows.size):
         out[i] = values[rows[i]]
+
+
+@brief_kernel
+def write_clause(
+    start, count, owner, extra, attr, low, high, row, at, clause_attr, clause_low, clause_high
+):
+    """Write a clause without words or shapes into a row that has no owner, its run at `at`."""
+    owner[row] = -1
+    start[row] = at
+    count[row] = clause_attr.size
+    extra[row] = -1
+    for k in range(clause_attr.size):
+        attr[at + k] = clause_attr[k]
+        low[at + k] = clause_low[k]
+        high[at + k] = clause_high[k]

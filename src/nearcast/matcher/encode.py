@@ -157,7 +157,9 @@ def _encode_clause(
         extra = Extra(codes, [shape_floats(shape) for shape in shapes], clause.residuals)
     if not every:
         return [_arranged(predicates, None, extra, schema, learn)]
-    boxes = min((index_boxes(r, space) for r in every), key=_area)
+    boxes = index_boxes(every[0], space)
+    if len(every) > 1:
+        boxes = min((index_boxes(region, space) for region in every), key=_area)
     return [_arranged(predicates, box, extra, schema, learn) for box in boxes]
 
 

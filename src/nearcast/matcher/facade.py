@@ -363,7 +363,8 @@ class Matcher:
                     more = _clause_bytes(clauses) - self._stored_bytes(old)
                     self._check_room(more, _wordless(clauses))
             expires = FOREVER if subscription.expires is None else subscription.expires
-            if standing.expires[slot] == expires and self._can_stage(1, (old, clauses)):
+            same = standing.expires.item(slot) == expires
+            if same and self._can_stage(1, (old, clauses)):
                 standing.stage_other(slot, clauses[0])
                 self._lock.offer()
             else:

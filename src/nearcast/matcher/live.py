@@ -130,11 +130,12 @@ class Standing:
 
     def settle(self, forget: Callable[[Rows], None], add: Callable[[Rows], None]) -> None:
         """Let what was staged be seen, while nobody looks; the index is to forget and add rows."""
+        staged, unseen = self.staged, self.unseen
         coming: dict[int, None] = {}
         going: list[int] = []
-        done = len(self.staged)
+        done = len(staged)
         for at in range(done):
-            old, new, _ = self.staged[at]
+            old, new, _ = staged[at]
             if old in coming:  # nobody has seen it
                 del coming[old]
             elif old >= 0:
@@ -148,9 +149,10 @@ class Standing:
             add(np.array([*coming], np.int32))
             self.tree.touch(coming)
         for _ in range(done):
-            self.unseen.discard(self.staged[0].new)
-            self.unseen.add(self.staged[0].old)
-            self._settled.append(self.staged.popleft())
+            each = staged.popleft()
+            unseen.discard(each.new)
+            unseen.add(each.old)
+            self._settled.append(each)
 
     def recycle(self) -> None:
         """Let rows and slots be used again that nobody sees any more; for who stages."""
