@@ -15,6 +15,7 @@ from nearcast.index.base import new_counters
 from nearcast.matcher import facade
 from nearcast.matcher.encode import batch_of_one, encode_event
 from nearcast.matcher.lock import ReadWriteLock
+from nearcast.model.codec import subscriptions_to_arrow
 from tests import oracle
 
 HERE, THERE = Box(0, 0, 4, 4), Box(6, 6, 9, 9)
@@ -189,6 +190,79 @@ def test_saved_with_changes_that_nobody_has_seen(tmp_path) -> None:
     assert seen(Matcher.load(tmp_path / "m")) == seen(matcher)
 
 
+def test_who_comes_while_the_tree_is_packed(monkeypatch) -> None:
+    """The arrays are full and grow between the look at them and the look at the tree."""
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions(subscriptions_to_arrow(crowd(100)))
+    matcher.update_subscription(Subscription(id="c0", region=HERE))
+    matcher.match_event(EVENTS[0])
+    tree = matcher._standing.tree
+    plain = tree._current
+
+    def and_one_more():
+        if "late" not in matcher:
+            matcher.add_subscriptions([Subscription(id=f"late{k}", region=HERE) for k in range(50)])
+            matcher.add_subscriptions([Subscription(id="late", region=HERE)])
+        return plain()
+
+    monkeypatch.setattr(tree, "_current", and_one_more)
+    assert not any("late" in id for id in matcher.match_event(EVENTS[3]))
+    assert sum("late" in id for id in matcher.match_event(EVENTS[3])) == 51
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("size", [3, 200])
+def test_what_was_half_entered_is_entered_once(monkeypatch, size: int) -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    standing = {each.id: each for each in crowd(size)}
+    matcher.add_subscriptions([*standing.values()])
+    add = matcher.index.add_clauses
+
+    def fails(rows) -> None:
+        add(rows)
+        monkeypatch.undo()
+        raise MemoryError
+
+    with matcher._lock.read():
+        for each in (
+            Subscription(id="new", region=HERE),
+            Subscription(id="word", region=HERE, keywords={"shoe"}),
+        ):
+            matcher.add_subscriptions([each])
+            standing[each.id] = each
+        standing["c0"] = Subscription(id="c0", region=HERE)
+        matcher.update_subscription(standing["c0"])
+    monkeypatch.setattr(matcher.index, "add_clauses", fails)
+    with pytest.raises(MemoryError):
+        matcher.match_event(EVENTS[0])
+    assert seen(matcher) == wanted(standing)
+    matcher.check_invariants()
+
+
+def test_an_addition_that_finds_no_room_leaves_nothing(monkeypatch) -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions(crowd(100))
+    before = seen(matcher)
+    append = matcher._standing.store.append
+    calls = []
+
+    def fails(*given) -> int:
+        calls.append(given)
+        if len(calls) == 3:
+            raise MemoryError
+        return append(*given)
+
+    monkeypatch.setattr(matcher._standing.store, "append", fails)
+    many = [Subscription(id=f"n{k}", region=HERE) for k in range(5)]
+    with pytest.raises(MemoryError):
+        matcher.add_subscriptions(many)
+    assert len(matcher) == 100
+    assert seen(matcher) == before
+    matcher.check_invariants()
+    matcher.add_subscriptions(many)
+    assert "n0" in matcher.match_event(EVENTS[0])
+
+
 def test_who_has_gone_does_not_expire() -> None:
     matcher = Matcher(index="pivot", space="planar")
     matcher.add_subscriptions([Subscription(id=id, region=HERE, expires=10) for id in "ab"])
@@ -266,3 +340,53 @@ class TestLock:
         late.join(10)
         assert entered.is_set()
         assert not left
+
+    def test_readers_that_waited_together_go_together(self) -> None:
+        left = deque([1])
+        lock = ReadWriteLock(left.clear, left)
+        inside = threading.Semaphore(0)
+        leave = threading.Event()
+
+        def read() -> None:
+            with lock.read():
+                left.append(1)  # somebody changes something again
+                inside.release()
+                leave.wait(10)
+
+        left.clear()
+        with lock.read():
+            left.append(1)
+            both = [threading.Thread(target=read) for _ in range(2)]
+            for each in both:
+                each.start()
+            assert not inside.acquire(timeout=0.05)
+        assert inside.acquire(timeout=5)
+        assert inside.acquire(timeout=5)
+        leave.set()
+        for each in both:
+            each.join()
+
+    def test_who_cannot_settle_wakes_those_who_wait(self) -> None:
+        left: deque[int] = deque()
+
+        def fails() -> None:
+            raise MemoryError
+
+        lock = ReadWriteLock(fails, left)
+        errors: list[type] = []
+
+        def attempt(turn) -> None:
+            try:
+                with turn():
+                    pass
+            except MemoryError as error:
+                errors.append(type(error))
+
+        with lock.read():
+            left.append(1)
+            threads = [threading.Thread(target=attempt, args=(t,)) for t in (lock.write, lock.read)]
+            for each in threads:
+                each.start()
+        for each in threads:
+            each.join(10)
+        assert errors == [MemoryError] * 2

@@ -149,8 +149,8 @@ def _encode_clause(
 ) -> list[EncodedClause]:
     predicates = _predicates(clause, schema)
     codes = [schema.word(word) for word in words] if words else []
-    ClauseStore.check_clause(predicates.attr.size + 2, len(codes))
     every = (*regions, *clause.regions)
+    ClauseStore.check_clause(predicates.attr.size + 2 * bool(every), len(codes))
     shapes = () if len(every) == 1 and isinstance(every[0], Box) else every
     extra = None
     if codes or shapes or clause.residuals:

@@ -31,7 +31,8 @@ class RowTree:
         self._rows = np.empty(0, np.int32)
         self._tree: Any = None
         self._changed: set[int] = set()
-        self._packing = Lock()
+        self.packing = Lock()
+        """Held by who looks through all rows: no row may be used for another meanwhile."""
 
     def touch(self, rows: Iterable[int]) -> None:
         """Say that rows were added, removed or given other boxes."""
@@ -47,7 +48,7 @@ class RowTree:
         """Rows of which a box may meet one of these: none missed, some too many."""
         import shapely
 
-        with self._packing:  # several readers may come at once; one packs for all
+        with self.packing:  # several readers may come at once; one packs for all
             if self._tree is None or len(self._changed) > max(_FEW, self._rows.size // 8):
                 self._rows, corners = self._current()
                 self._tree = shapely.STRtree(shapely.box(*corners.T))
@@ -57,5 +58,5 @@ class RowTree:
         found = np.unique(self._rows[hits])
         if not self._changed:
             return found
-        changed = np.fromiter(self._changed, np.int32, len(self._changed))
+        changed = np.array([*self._changed], np.int32)
         return np.union1d(found, changed).astype(np.int32)

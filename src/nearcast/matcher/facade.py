@@ -251,7 +251,6 @@ class Matcher:
         return (
             _rebuilds(self.index) is not None
             and len(standing.staged) + more <= _MOST_STAGED
-            and not standing.ids.untidy
             and all(len(each) == 1 for each in clauses)
         )
 
@@ -342,13 +341,14 @@ class Matcher:
         with self._lock.change():
             slot = standing.ids.find(id)
             rows = standing.rows_of(slot)
-            if self._can_stage(1, (rows,)):
+            if self._can_stage(1, (rows,)) and not standing.ids.untidy:
                 standing.stage_removal(slot)
                 self._lock.offer()
-                return
-            with self._lock.alone():
-                self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
-                standing.remove(slot)
+            else:
+                with self._lock.alone():
+                    self.index.remove_clauses(np.array(standing.rows_of(slot), np.int32))
+                    standing.remove(slot)
+            self._renew()
 
     def update_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
         """Replace a subscription, or move one whose region is `Around`; raises UnknownIdError."""
@@ -537,12 +537,14 @@ class Matcher:
         capabilities = self.entry.subscriptions
         if capabilities is not None and capabilities.boxes and capabilities.words:
             return self._boxed_rows(encoded, event, now, counters)
-        standing, table = self._standing, self._standing.store.table
+        standing = self._standing
         place = self._place(event)
         assert place is not None
         attr, value, word = encoded
         found = []
-        for row in standing.tree.near(search_boxes(event.location, self.space)).tolist():
+        near = standing.tree.near(search_boxes(event.location, self.space)).tolist()
+        table = standing.store.table  # as it is now: others may have added what was found
+        for row in near:
             owner = int(table.owner[row]) if row < standing.store.rows else -1
             box = None if owner < 0 or row in standing.unseen else standing.store.box(row)
             if box is None or standing.expires[owner] <= now:

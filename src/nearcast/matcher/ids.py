@@ -72,10 +72,15 @@ class IdTable:
         other._cells, other._blob = self._cells.copy(), self._blob.copy()
         return other
 
+    @property
+    def next_slot(self) -> int:
+        """The slot that `add` will give."""
+        return self._free[-1] if self._free else self.slots
+
     def add(self, id: str) -> int:
         """A slot for a new id; raises DuplicateIdError."""
         data = np.frombuffer(id.encode(), np.uint8)
-        slot = self._free[-1] if self._free else self.slots
+        slot = self.next_slot
         self._reserve(max(self.slots, slot + 1), self._used + data.size)
         used = strings.insert(self._table, self._cells, self._blob, self._used, slot, data)
         if used < 0:

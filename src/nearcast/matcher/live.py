@@ -75,13 +75,15 @@ class Standing:
         self._settled: deque[Staged] = deque()
         """What it has: old rows and slots may be used again."""
         self.unseen: set[int] = set()
-        """Rows with an owner that nobody is to see: not yet, or no longer."""
+        """Rows that nobody is to see: not yet, or no longer."""
+        self._half_settled = False
+        """Whether `settle` was interrupted."""
         self.tree = RowTree(self._boxes)
 
     def __getstate__(self) -> dict[str, Any]:
         assert not self.staged
         assert not self._settled
-        passing = {"staged", "_settled", "unseen", "tree"}
+        passing = {"staged", "_settled", "unseen", "_half_settled", "tree"}
         return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -97,15 +99,25 @@ class Standing:
     def stage(self, many: Iterable[tuple[str, int | None, EncodedClause]]) -> None:
         """Add subscriptions of one clause each, to be seen from `settle` on, all at once."""
         self.recycle()
-        coming = []
-        for id, expires, clause in many:
-            slot = self.ids.add(id)
-            if slot >= self._row.size:
-                self.expires = grown(self.expires, self.ids.slots)
-                self._row = grown(self._row, self.ids.slots)
-            self.expires[slot] = FOREVER if expires is None else expires
-            self.expiring = self.expiring or expires is not None
-            coming.append(Staged(-1, self._stage_row(slot, clause), -1))
+        coming: list[Staged] = []
+        slots: list[int] = []
+        try:
+            for id, expires, clause in many:
+                slot = self.ids.next_slot
+                if slot >= self._row.size:
+                    self.expires = grown(self.expires, slot + 1)
+                    self._row = grown(self._row, slot + 1)
+                self.expires[slot] = FOREVER if expires is None else expires
+                self.expiring = self.expiring or expires is not None
+                coming.append(Staged(-1, self._stage_row(slot, clause), -1))
+                slots.append(self.ids.add(id))  # last: who finds it may look
+        except BaseException:  # no memory, or an interrupt: none of them comes
+            for staged in coming:
+                self.store.release(staged.new)
+            for slot in slots:
+                self.ids.forget(slot)
+                self.ids.free(slot)
+            raise
         self.staged.extend(coming)
 
     def stage_other(self, slot: int, clause: EncodedClause) -> None:
@@ -129,7 +141,10 @@ class Standing:
         return row
 
     def settle(self, forget: Callable[[Rows], None], add: Callable[[Rows], None]) -> None:
-        """Let what was staged be seen, while nobody looks; the index is to forget and add rows."""
+        """Let what was staged be seen, while nobody looks; the index is to forget and add rows.
+
+        If that fails halfway, it is all done again.
+        """
         staged, unseen = self.staged, self.unseen
         coming: dict[int, None] = {}
         going: list[int] = []
@@ -142,27 +157,35 @@ class Standing:
                 going.append(old)
             if new >= 0:
                 coming[new] = None
-        if going:
-            forget(np.array(going, np.int32))
+        again = [*coming] if self._half_settled else []
+        self._half_settled = True
+        if going or again:
+            forget(np.array(going + again, np.int32))
             self.tree.touch(going)
         if coming:
             add(np.array([*coming], np.int32))
             self.tree.touch(coming)
+        self._half_settled = False
         for _ in range(done):
-            each = staged.popleft()
+            each = staged[0]
             unseen.discard(each.new)
             unseen.add(each.old)
             self._settled.append(each)
+            staged.popleft()
 
     def recycle(self) -> None:
         """Let rows and slots be used again that nobody sees any more; for who stages."""
-        while self._settled:
-            old, _, slot = self._settled.popleft()
-            if old >= 0:
-                self.store.release(old)
-            self.unseen.discard(old)
-            if slot >= 0:
-                self.ids.free(slot)
+        if not self._settled or not self.tree.packing.acquire(blocking=False):
+            return
+        try:
+            while self._settled:
+                old, _, slot = self._settled.popleft()
+                if old >= 0:
+                    self.store.release(old)
+                if slot >= 0:
+                    self.ids.free(slot)
+        finally:
+            self.tree.packing.release()
 
     # -- while nobody looks ----------------------------------------------------
 
@@ -179,6 +202,7 @@ class Standing:
         self.expires[slot] = FOREVER if expires is None else expires
         self.expiring = self.expiring or expires is not None
         self._in_step = self._in_step and rows in ([slot], [])
+        self.unseen.difference_update(rows)
         if len(rows) == 1:
             self._row[slot] = rows[0]
         elif not rows:

@@ -37,6 +37,8 @@ class ReadWriteLock:
         self._write = _Write(self)
         self._settle = settle
         self._left = left
+        self._settled = 0
+        """How often `settle` was called by a reader or writer that came to be alone."""
         self._readers = 0
         self._readers_waiting = 0
         self._turns = 0
@@ -65,9 +67,15 @@ class ReadWriteLock:
         if self._lock.acquire(blocking=False):
             try:
                 if not self._readers:
-                    self._settle()
+                    self._settle_now()
             finally:
                 self._lock.release()
+
+    def _settle_now(self) -> None:
+        """Nobody reads or writes, and the lock is held."""
+        if self._left:
+            self._settle()
+            self._settled += 1
 
     def _enter(self) -> None:
         with self._lock:
@@ -77,15 +85,17 @@ class ReadWriteLock:
 
     def _wait_to_read(self) -> None:
         self._readers_waiting += 1
+        came = self._settled
         try:
+            # What is left since others settled came after this reader: it need not wait again.
             while (
                 self._writing
                 or (self._writers_waiting and not self._turns)
-                or (self._left and self._readers)
+                or (self._readers and self._left and self._settled == came)
             ):
                 self._changed.wait()
-            if self._left:
-                self._settle()
+            if not self._readers:
+                self._settle_now()
         except BaseException:  # an interrupt: a writer may wait for this reader's turn
             self._changed.notify_all()
             raise
@@ -103,8 +113,11 @@ class ReadWriteLock:
         with self._lock:
             if self._writing or self._readers or self._turns:
                 self._wait_to_write()
-            if self._left:
-                self._settle()
+            try:
+                self._settle_now()
+            except BaseException:  # readers may wait for this writer's turn
+                self._changed.notify_all()
+                raise
             self._writing = True
 
     def _wait_to_write(self) -> None:
@@ -172,5 +185,7 @@ class _Write(_Turn):
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._of._leave_alone()
-        self._of._change.release()
+        try:
+            self._of._leave_alone()
+        finally:
+            self._of._change.release()

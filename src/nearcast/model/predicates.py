@@ -400,7 +400,7 @@ class Clause:
     def numbers(self) -> Numbers:
         """The intervals as names, lows and highs: made once, for subscriptions that move often."""
         if self._numbers is None:
-            ends = np.array([(i.low, i.high) for i in self.intervals]).reshape(-1, 2)
+            ends = np.array([(i.low, i.high) for i in self.intervals], np.float64).reshape(-1, 2)
             names = tuple(interval.attribute for interval in self.intervals)
             made = names, ends[:, 0].copy(), ends[:, 1].copy()
             object.__setattr__(self, "_numbers", made)

@@ -194,6 +194,8 @@ class Schema:
         sizes = len(self.columns) - len(_PLACE), len(self._string_list), len(self._word_list)
         if sizes != tuple(len(value[part]) for part in ("columns", "strings", "words")):
             raise ValueError("an entry comes twice")
+        if len(value["domains"]) != len(self.columns):
+            raise ValueError("not a domain for each column")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema to a file, whole or not at all."""
