@@ -136,3 +136,18 @@ def holds_elsewhere(c, row, attr, value, e0, e1, word, w0, w1):
                 return False
     extra = c.extra[row]
     return extra < 0 or words_hold(c, extra, word, w0, w1)
+
+
+@kernel
+def keep_elsewhere(c, rows, attr, value, word):
+    """Keep the rows that have an owner and hold for an event in everything but their place.
+
+    Returns how many; they stand first.
+    """
+    count = 0
+    for row in rows:
+        if row < c.owner.size and c.owner[row] >= 0:
+            rows[count] = row
+            if holds_elsewhere(c, row, attr, value, 0, attr.size, word, 0, word.size):
+                count += 1
+    return count

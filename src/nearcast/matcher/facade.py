@@ -533,53 +533,51 @@ class Matcher:
         self, encoded: EncodedEvent, event: Event, now: int, counters: Counters
     ) -> Rows:
         """Rows with a region that an event with an extended location satisfies."""
-        assert isinstance(event.location, Box | Polygon)
-        capabilities = self.entry.subscriptions
-        if capabilities is not None and capabilities.boxes and capabilities.words:
-            return self._boxed_rows(encoded, event, now, counters)
-        standing = self._standing
-        place = self._place(event)
-        assert place is not None
-        attr, value, word = encoded
-        found = []
-        near = standing.tree.near(search_boxes(event.location, self.space)).tolist()
-        table = standing.store.table  # as it is now: others may have added what was found
-        for row in near:
-            owner = int(table.owner[row]) if row < standing.store.rows else -1
-            box = None if owner < 0 or row in standing.unseen else standing.store.box(row)
-            if box is None or standing.expires[owner] <= now:
-                continue
-            if not verify.holds_elsewhere(
-                table, row, attr, value, 0, attr.size, word, 0, word.size
-            ):
-                continue
-            if self._regions_meet(row, box, place) and residuals_hold(
-                standing.store.residuals.get(row, ()), event, place
-            ):
-                found.append(row)
-        return np.array(found, np.int32)
-
-    def _boxed_rows(
-        self, encoded: EncodedEvent, event: Event, now: int, counters: Counters
-    ) -> Rows:
-        """The same by an index that knows boxes: what is left are shapes and residuals."""
         location = event.location
         assert isinstance(location, Box | Polygon)
-        standing, store = self._standing, self._standing.store
+        capabilities = self.entry.subscriptions
+        if capabilities is not None and capabilities.boxes and capabilities.words:
+            rows = self._boxed_rows(encoded, location, counters)
+        else:
+            rows = self._rows_near(encoded, location)
+        return self._meeting(rows, event, now)
+
+    def _rows_near(self, encoded: EncodedEvent, location: Box | Polygon) -> Rows:
+        """Rows near a place, found by the side tree, that hold in everything else."""
+        standing = self._standing
+        near = standing.tree.near(search_boxes(location, self.space))
+        table = standing.store.table  # as it is now: others may have added what was found
+        unseen = [*standing.unseen]
+        if unseen:
+            near = near[~np.isin(near, np.array(unseen, np.int32))]
+        found: Rows = near[: verify.keep_elsewhere(table, near, *encoded)]
+        return found
+
+    def _boxed_rows(
+        self, encoded: EncodedEvent, location: Box | Polygon, counters: Counters
+    ) -> Rows:
+        """The same by an index that knows boxes."""
         batch = batch_of_one(encoded, len(self.schema.columns))
-        wide = search_boxes(location, self.space) if store.has_shapes else []
-        own = index_boxes(location, self.space)
+        has_shapes = self._standing.store.has_shapes
+        wide = search_boxes(location, self.space) if has_shapes else []
         counters[3:] = 0  # a cost model's numbers are to be those of the box
         parts = [
             self.index.match_boxes(batch, np.array([box]), counters)[1]
-            for box in dict.fromkeys(own + wide)
+            for box in dict.fromkeys(index_boxes(location, self.space) + wide)
         ]
-        rows = np.unique(np.concatenate(parts))
+        rows: Rows = np.unique(np.concatenate(parts))
+        return rows
+
+    def _meeting(self, rows: Rows, event: Event, now: int) -> Rows:
+        """Those of the rows whose region meets the event's place; shapes and residuals hold."""
+        location = event.location
+        assert isinstance(location, Box | Polygon)
+        standing, store = self._standing, self._standing.store
         rows = rows[standing.expires[store.table.owner[rows]] > now]
         rows, boxes = store.placed(rows)
         plain = store.plain(rows) if isinstance(location, Box) else np.zeros(rows.size, bool)
         meets = np.zeros(rows.size, bool)
-        for xmin, ymin, xmax, ymax in own:
+        for xmin, ymin, xmax, ymax in index_boxes(location, self.space):
             meets |= (
                 (boxes[:, 0] <= xmax)
                 & (boxes[:, 2] >= xmin)
