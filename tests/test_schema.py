@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from nearcast import Circle, Event, Matcher, Subscription
 from nearcast.errors import BatchError, CapacityError, SchemaError
+from nearcast.model import schema as schema_module
 from nearcast.model.schema import Schema, X, Y
 
 
@@ -231,3 +233,38 @@ def test_refused_batches_leave_nothing_in_the_schema() -> None:
     assert matcher.schema.memory_bytes() == bytes_before
     matcher.add_subscriptions([fresh])
     assert "colour" in matcher.schema.codes["string"]
+
+
+def test_layouts_follow_the_columns() -> None:
+    schema = Schema()
+    schema.column("b", "number")
+    schema.column("a", "number")
+
+    def laid_out(values: list[float], names: tuple[str, ...], placed: bool):
+        attr, pick = schema.layout(names, placed)
+        return attr.tolist(), list(pick(values))
+
+    assert laid_out([1, 2, 3], ("a", "b", "c"), False) == ([2, 3], [2, 1])
+    assert laid_out([8, 9, 1, 2], ("a", "b"), True) == ([X, 1, 2, 3], [8, 9, 2, 1])
+    assert laid_out([5], ("c",), False) == ([], [])
+    assert laid_out([], (), False) == ([], [])
+    refused = schema.attempt()
+    refused.__enter__()
+    schema.column("x", "number")
+    assert laid_out([5], ("x",), False) == ([4], [5])
+    refused.__exit__(KeyError)
+    schema.column("c", "number")
+    assert laid_out([1, 2, 3], ("a", "b", "c"), False) == ([2, 3, 4], [2, 1, 3])
+    assert laid_out([5], ("x",), False) == ([], [])
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+def test_few_layouts_are_kept(monkeypatch) -> None:
+    monkeypatch.setattr(schema_module, "_MOST_LAYOUTS", 3)
+    monkeypatch.setattr(schema_module, "_MOST_NAMES", 5)
+    schema = Schema()
+    for k in range(10):
+        schema.layout((f"n{k}",), False)
+        schema.layout(tuple(f"m{j}" for j in range(k)), True)
+        assert len(schema._layouts) <= 3
+        assert all(len(names) <= 5 for names, _ in schema._layouts)

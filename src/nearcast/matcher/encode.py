@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from nearcast.model.geometry import (
     check_space,
 )
 from nearcast.model.predicates import Clause, SpatialResidual
-from nearcast.model.schema import Schema, X, Y
+from nearcast.model.schema import UNKNOWN, Schema, X, Y, arranged
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
@@ -68,7 +67,6 @@ class EncodedEvent(NamedTuple):
 _NO_WORDS = np.empty(0, np.int32)
 _NUMBERS = frozenset((int, float))
 _NOWHERE = (0.0, 0.0, 0.0, 0.0)
-_UNKNOWN = -1  # the column of an attribute that nobody asks for
 
 
 def fixed_region(
@@ -235,20 +233,15 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
     if intern:
         _intern(event, schema)
     attributes = event.attributes
-    columns: list[int] = [] if place is None else [X, Y]
     values: list[Value] = [] if place is None else [*place]
     values += attributes.values()
-    if _NUMBERS.issuperset(map(type, values)):  # the usual case, without a loop in Python
-        columns += map(schema.codes["number"].get, attributes, repeat(_UNKNOWN))
+    if _NUMBERS.issuperset(map(type, values)):
+        attr, pick = schema.layout(tuple(attributes), place is not None)
     else:
+        columns: list[int] = [] if place is None else [X, Y]
         _encode_mixed(attributes, schema, columns, values)
-    if _UNKNOWN in columns:
-        values = [v for v, column in zip(values, columns, strict=True) if column != _UNKNOWN]
-        columns = [column for column in columns if column != _UNKNOWN]
-    if columns != sorted(columns):  # numpy's sort would give up the GIL, to get it back late
-        order = sorted(range(len(columns)), key=columns.__getitem__)
-        columns, values = [columns[k] for k in order], [values[k] for k in order]
-    attr, value = np.array(columns, np.int32), np.array(values, np.float64)
+        attr, pick = arranged(columns)
+    value = np.array(pick(values), np.float64)
     words = schema.words
     word = sorted(words[w] for w in event.keywords if w in words) if event.keywords else ()
     return EncodedEvent(attr, value, np.array(word, np.int32) if word else _NO_WORDS)
@@ -261,12 +254,12 @@ def _encode_mixed(
     numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
     for name, value in attributes.items():
         if isinstance(value, bool):
-            columns.append(flags.get(name, _UNKNOWN))
+            columns.append(flags.get(name, UNKNOWN))
         elif isinstance(value, str):
             values[len(columns)] = schema.strings.get(value, -1)
-            columns.append(texts.get(name, _UNKNOWN))
+            columns.append(texts.get(name, UNKNOWN))
         else:
-            columns.append(numbers.get(name, _UNKNOWN))
+            columns.append(numbers.get(name, UNKNOWN))
 
 
 def _intern(event: Event, schema: Schema) -> None:

@@ -10,25 +10,33 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import SchemaError
 
-__all__ = ["ColumnType", "Schema", "X", "Y"]
+__all__ = ["UNKNOWN", "ColumnType", "Schema", "X", "Y", "arranged"]
 
 F8 = npt.NDArray[np.float64]
 ColumnType = Literal["number", "string", "bool"]
 
 #: The columns of a point's coordinates, in every schema.
 X, Y = 0, 1
+#: Stands for the column of an attribute that nobody asks for.
+UNKNOWN = -1
 _PLACE = (("@x", "number"), ("@y", "number"))
 _FORMAT = 1
+#: Layouts that are kept, and names of one.
+_MOST_LAYOUTS, _MOST_NAMES = 1024, 256
+
+Layout: TypeAlias = tuple[npt.NDArray[np.int32], Callable[[Sequence[Any]], Sequence[Any]]]
+"""Columns, ascending, and what picks the values of these from all values of an event."""
 
 
 class Schema:
@@ -55,8 +63,14 @@ class Schema:
         """By column: the hull of finite values seen, (inf, −inf) at first; with room for more."""
         self._undo: list[tuple[F8, F8, int, float, float]] = []
         """Domains before they were widened, since the last attempt began."""
+        self._layouts: dict[tuple[tuple[str, ...], bool], tuple[int, Layout]] = {}
+        """By names and whether there is a place: how many columns there were, and the layout."""
         for name, _ in _PLACE:
             self._append(name, "number")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but layouts, which are soon made again."""
+        return vars(self) | {"_layouts": {}}
 
     def _append(self, name: str, type_: ColumnType) -> None:
         code = len(self.columns)
@@ -76,6 +90,24 @@ class Schema:
             self._append(name, type_)
             codes[name] = code  # last: a match under way may meet it at once
         return code
+
+    def layout(self, names: tuple[str, ...], placed: bool) -> Layout:
+        """How numbers of these names, behind a place if there is one, become columns.
+
+        Kept: events of one source mostly have the same names in the same order.
+        """
+        here = len(self.columns)
+        found = self._layouts.get((names, placed))
+        if found is not None and found[0] == here:
+            return found[1]
+        codes = self.codes["number"]
+        columns = [X, Y] if placed else []
+        layout = arranged(columns + [codes.get(name, UNKNOWN) for name in names])
+        if len(names) <= _MOST_NAMES:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[names, placed] = here, layout
+        return layout
 
     def string(self, text: str) -> int:
         """The code of a string value, new if need be."""
@@ -117,6 +149,7 @@ class Schema:
         return len(self.columns), len(self._string_list), len(self._word_list)
 
     def _forget(self, columns: int, strings: int, words: int) -> None:
+        self._layouts.clear()
         for name, type_ in self.columns[columns:]:
             del self.codes[type_][name]
         del self.columns[columns:]
@@ -238,6 +271,14 @@ class Schema:
         """Roughly the bytes of the tables: strings twice referenced, once stored."""
         texts = len(self._string_list) + len(self._word_list)
         return 170 * texts + self._characters + 250 * len(self.columns)
+
+
+def arranged(columns: list[int]) -> Layout:
+    """Columns in ascending order without unknown ones, and what picks their values likewise."""
+    order = sorted(range(len(columns)), key=columns.__getitem__)
+    order = [k for k in order if columns[k] != UNKNOWN]
+    attr = np.array([columns[k] for k in order], np.int32)
+    return attr, itemgetter(*order) if len(order) > 1 else lambda values: [values[k] for k in order]
 
 
 class Attempt:
