@@ -19,7 +19,7 @@ from nearcast.model.codec import subscriptions_to_arrow
 from tests import oracle
 
 HERE, THERE = Box(0, 0, 4, 4), Box(6, 6, 9, 9)
-SPOTS = [Point(1, 1), Point(3, 3), Point(7, 7), Box(2, 2, 7, 7)]
+SPOTS: list[Point | Box] = [Point(1, 1), Point(3, 3), Point(7, 7), Box(2, 2, 7, 7)]
 EVENTS = [
     Event(id=f"e{k}", location=spot, attributes={"p": float(k)}, keywords={"shoe"} if k % 2 else ())
     for k, spot in enumerate(SPOTS)
@@ -261,6 +261,18 @@ def test_an_addition_that_finds_no_room_leaves_nothing(monkeypatch) -> None:
     matcher.check_invariants()
     matcher.add_subscriptions(many)
     assert "n0" in matcher.match_event(EVENTS[0])
+
+
+def test_nothing_is_remembered_of_who_has_gone() -> None:
+    matcher = Matcher(index="pivot", space="planar")
+    for turn in range(3):
+        matcher.add_subscriptions(crowd(200, f"t{turn}-"))
+        for each in crowd(200, f"t{turn}-"):
+            matcher.remove_subscription(each.id)
+        assert len(matcher._standing.unseen) <= 2
+        assert len(matcher._standing._freed) <= 1
+    assert matcher._standing.store.rows <= 201
+    matcher.check_invariants()
 
 
 def test_who_has_gone_does_not_expire() -> None:

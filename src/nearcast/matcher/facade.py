@@ -547,11 +547,9 @@ class Matcher:
         standing = self._standing
         near = standing.tree.near(search_boxes(location, self.space))
         table = standing.store.table  # as it is now: others may have added what was found
-        unseen = [*standing.unseen]
-        if unseen:
-            near = near[~np.isin(near, np.array(unseen, np.int32))]
         found: Rows = near[: verify.keep_elsewhere(table, near, *encoded)]
-        return found
+        unseen = standing.unseen  # asked last: what comes is unseen before it has an owner
+        return found[[row not in unseen for row in found.tolist()]] if unseen else found
 
     def _boxed_rows(
         self, encoded: EncodedEvent, location: Box | Polygon, counters: Counters

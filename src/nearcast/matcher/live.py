@@ -76,6 +76,8 @@ class Standing:
         """What it has: old rows and slots may be used again."""
         self.unseen: set[int] = set()
         """Rows that nobody is to see: not yet, or no longer."""
+        self._freed: list[int] = []
+        """Rows among these that are free."""
         self._half_settled = False
         """Whether `settle` was interrupted."""
         self.tree = RowTree(self._boxes)
@@ -83,7 +85,7 @@ class Standing:
     def __getstate__(self) -> dict[str, Any]:
         assert not self.staged
         assert not self._settled
-        passing = {"staged", "_settled", "unseen", "_half_settled", "tree"}
+        passing = {"staged", "_settled", "unseen", "_freed", "_half_settled", "tree"}
         return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -169,7 +171,8 @@ class Standing:
         for _ in range(done):
             each = staged[0]
             unseen.discard(each.new)
-            unseen.add(each.old)
+            if each.old >= 0:
+                unseen.add(each.old)
             self._settled.append(each)
             staged.popleft()
 
@@ -178,10 +181,15 @@ class Standing:
         if not self._settled or not self.tree.packing.acquire(blocking=False):
             return
         try:
+            # Others have settled since: who may have looked at rows freed before that has gone.
+            owner = self.store.table.owner
+            self.unseen.difference_update([row for row in self._freed if owner[row] < 0])
+            self._freed.clear()
             while self._settled:
                 old, _, slot = self._settled.popleft()
                 if old >= 0:
                     self.store.release(old)
+                    self._freed.append(old)
                 if slot >= 0:
                     self.ids.free(slot)
         finally:
