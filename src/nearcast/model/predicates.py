@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from nearcast.errors import ValidationError
 from nearcast.model.cql2_literals import (
     Scalar,
@@ -32,6 +29,9 @@ from nearcast.model.cql2_literals import (
 from nearcast.model.geometry import Box, Circle, Point, Polygon
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from nearcast.model.events import Event
 
 __all__ = [
@@ -377,7 +377,7 @@ class SpatialResidual:
 
 AttributeResidual: TypeAlias = NotEquals | In | NotIn | Like | StringRange | IsNull | NotNull
 Residual: TypeAlias = AttributeResidual | LacksWords | SpatialResidual
-Numbers: TypeAlias = tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Numbers: TypeAlias = "tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.float64]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +400,8 @@ class Clause:
     def numbers(self) -> Numbers:
         """The intervals as names, lows and highs: made once, for subscriptions that move often."""
         if self._numbers is None:
+            import numpy as np  # who only writes filters does without
+
             ends = np.array([(i.low, i.high) for i in self.intervals], np.float64).reshape(-1, 2)
             names = tuple(interval.attribute for interval in self.intervals)
             made = names, ends[:, 0].copy(), ends[:, 1].copy()
