@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nearcast import Circle, Event, Matcher, Subscription
+from nearcast import Box, Circle, Event, Matcher, Subscription
 from nearcast.errors import BatchError, CapacityError, SchemaError
+from nearcast.kernels import arrange
 from nearcast.model import schema as schema_module
 from nearcast.model.schema import Schema, X, Y
 
@@ -268,3 +269,23 @@ def test_few_layouts_are_kept(monkeypatch) -> None:
         schema.layout(tuple(f"m{j}" for j in range(k)), True)
         assert len(schema._layouts) <= 3
         assert all(len(names) <= 5 for names, _ in schema._layouts)
+
+
+def test_intervals_stand_by_the_share_of_the_domain_they_cover() -> None:
+    assert arrange.share(0.0, 1.0, math.inf, -math.inf) == 1  # nothing learnt yet
+    assert arrange.share(0.0, 2.0, -1.0, 3.0) == 0.5
+    assert arrange.share(5.0, 9.0, -1.0, 3.0) == 0
+    assert arrange.share(1.0, 1.0, -1.0, 3.0) < 0.1
+    schema = Schema()
+    matcher = Matcher(space="planar", schema=schema)
+    wide = "wide BETWEEN 0 AND 9 AND narrow BETWEEN 0 AND 2 AND flag = TRUE AND name = 'x'"
+    matcher.add_subscriptions(
+        [
+            Subscription(id="domains", where="wide BETWEEN 0 AND 10 AND narrow BETWEEN 0 AND 10"),
+            Subscription(id="s", where=wide, region=Box(0, 0, 1, 1)),
+        ]
+    )
+    store = matcher._standing.store
+    start, count = int(store.table.start[1]), int(store.table.count[1])
+    columns = [schema.columns[c][0] for c in store.table.attr[start : start + count].tolist()]
+    assert columns == ["@x", "@y", "name", "narrow", "flag", "wide"]

@@ -6,9 +6,10 @@ other in the columns that tell most of them apart; a tree finds the tiles, and f
 few cache lines decide on many members at once. Broad clauses, which so many events
 satisfy that no path leads past them, are kept in a DI-Tree, whose cost does not depend on
 how many match. Single additions and removals change tiles in place, without a write
-buffer. An addition that is a fair part of all, and tiles most places of which have been left,
-ask for a plan afresh: `rebuilt` makes one beside this index, which is matched meanwhile. What
-does take its time while matches wait is the DI-Tree when its broad clauses have doubled.
+buffer; while somebody matches, the matcher keeps them back (`Standing.stage`). An addition
+that is a fair part of all, and tiles most places of which have been left, ask for a plan
+afresh: `rebuilt` makes one beside this index, which is matched meanwhile. What does take its
+time while matches wait is the DI-Tree when its broad clauses have doubled.
 """
 
 from __future__ import annotations

@@ -333,9 +333,9 @@ def _ask(order, asked, tile, d):
 
 
 @kernel
-def _cells_of(codes, first, stride, d):
+def _cells_of(codes, stride, d):
     """(first, last) cell of a column that a clause's codes let through."""
-    for j in range(first, first + stride):
+    for j in range(stride):
         if codes[j] == NO_DIM:
             break
         if codes[j] == d:
@@ -386,7 +386,7 @@ def _enter(
                     j += 1
                     met += 1
                 break
-        was_low, was_high = _cells_of(last, 0, stride, d)
+        was_low, was_high = _cells_of(last, stride, d)
         first = d * BLOCK + line
         for cell in range(CELLS):
             holds = low_cell <= cell <= high_cell
@@ -445,21 +445,9 @@ def insert_many(
 
 
 @brief_kernel
-def insert_few(
-    c_start, c_count, c_attr, c_low, c_high,
-    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-    live, alive, rest, order, asked, t_rows, codes, entered, limit,
-    dims, dim_attr, dim_low, dim_scale, bits, where,
-    rows, first, root,
-):  # fmt: skip
+def insert_few(*given):
     """`insert_many` for a few."""
-    return insert_many(
-        c_start, c_count, c_attr, c_low, c_high,
-        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-        live, alive, rest, order, asked, t_rows, codes, entered, limit,
-        dims, dim_attr, dim_low, dim_scale, bits, where,
-        rows, first, root,
-    )  # fmt: skip
+    return insert_many(*given)
 
 
 @kernel
@@ -704,19 +692,9 @@ def match_event(
 
 
 @brief_kernel
-def match_event_briefly(
-    c_start, c_count, c_attr, c_low, c_high,
-    node_attr, node_low, node_high, node_kid,
-    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
-    start, attr, value, columns, at, counters,
-):  # fmt: skip
+def match_event_briefly(*given):
     """`match_event` where it takes no longer than to get the GIL back."""
-    return match_event(
-        c_start, c_count, c_attr, c_low, c_high,
-        node_attr, node_low, node_high, node_kid,
-        dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
-        start, attr, value, columns, at, counters,
-    )  # fmt: skip
+    return match_event(*given)
 
 
 @kernel
