@@ -15,6 +15,7 @@ import pytest
 from nearcast import Box, Circle, Event, Matcher, Subscription
 from nearcast.errors import BatchError, CapacityError, SchemaError
 from nearcast.kernels import arrange
+from nearcast.matcher import encode
 from nearcast.model import schema as schema_module
 from nearcast.model.schema import Schema, X, Y
 
@@ -258,6 +259,29 @@ def test_layouts_follow_the_columns() -> None:
     assert laid_out([1, 2, 3], ("a", "b", "c"), False) == ([2, 3, 4], [2, 1, 3])
     assert laid_out([5], ("x",), False) == ([], [])
     assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+def test_codes_may_be_kept_until_some_are_forgotten() -> None:
+    schema = Schema()
+    clause = Subscription(id="s", where="a < 1 AND b < 2").filter.clauses[0]
+    here = Subscription(id="s", where="a < 1 AND b < 2", region=Box(0, 0, 1, 1))
+    assert encode.plain_of(here, schema, "planar") is None
+    with pytest.raises(KeyError), schema.attempt():
+        schema.column("x", "number")
+        schema.column("b", "number")
+        schema.column("a", "number")
+        plain = encode.plain_of(here, schema, "planar")
+        assert plain is not None
+        assert plain.attr.tolist() == [4, 3]
+        raise KeyError
+    assert encode.plain_of(here, schema, "planar") is None
+    for name in ("a", "b"):
+        schema.column(name, "number")
+    plain = encode.plain_of(here, schema, "planar")
+    assert plain is not None
+    assert plain.attr.tolist() == [2, 3]
+    assert clause.plain
+    assert pickle.loads(pickle.dumps(schema)).era is not schema.era
 
 
 def test_few_layouts_are_kept(monkeypatch) -> None:

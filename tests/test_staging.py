@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.errors import BatchError, UnknownIdError
 from nearcast.index.base import new_counters
+from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.matcher import facade
 from nearcast.matcher.encode import batch_of_one, encode_event
 from nearcast.matcher.lock import ReadWriteLock
@@ -293,6 +294,78 @@ def test_long_ids_that_go_are_cleared_away() -> None:
     assert matcher.match_event(EVENTS[0]) == [each.id for each in long[90:]]
     assert matcher._standing.ids._garbage < 90 * 300
     matcher.check_invariants()
+
+
+class TestOneStep:
+    """Who comes or moves while nobody looks, from the id to the tile in one call."""
+
+    def test_an_id_that_is_taken(self) -> None:
+        matcher = Matcher(index="pivot", space="planar")
+        matcher.add_subscriptions(crowd(100))
+        before, rows = seen(matcher), matcher._standing.store.rows
+        for _ in range(3):
+            with pytest.raises(BatchError, match="c3"):
+                matcher.add_subscriptions([Subscription(id="c3", where="p < 9", region=HERE)])
+        assert (len(matcher), seen(matcher)) == (100, before)
+        matcher.check_invariants()
+        matcher.add_subscriptions([Subscription(id="late", where="p < 3", region=HERE)])
+        assert matcher._standing.store.rows == rows + 1
+
+    def test_an_id_that_nobody_has(self) -> None:
+        matcher = Matcher(index="pivot", space="planar")
+        matcher.add_subscriptions(crowd(100))
+        with pytest.raises(UnknownIdError):
+            matcher.update_subscription(Subscription(id="late", where="p < 3", region=HERE))
+        matcher.check_invariants()
+
+    @pytest.mark.parametrize("asked", ["p < 3", "p < 99", "p < 3 AND q < 1", "q < 1", "p <> 2"])
+    def test_what_fits_and_what_does_not(self, asked: str) -> None:
+        """More predicates, a new column or a value beyond those so far take another way."""
+        matcher = Matcher(index="pivot", space="planar")
+        standing = {each.id: each for each in crowd(100)}
+        matcher.add_subscriptions([*standing.values()])
+        for each in (
+            Subscription(id="c7", where=asked, region=THERE),
+            Subscription(id="c8", where=asked),
+            Subscription(id="c9", where=asked, region=HERE, expires=5),
+            Subscription(id="new", where=asked, region=HERE),
+        ):
+            if each.id in matcher:
+                matcher.update_subscription(each)
+            else:
+                matcher.add_subscriptions([each])
+            standing[each.id] = each
+            assert seen(matcher) == wanted(standing)
+        assert matcher.expire(5) == (["c9"], [])
+        matcher.check_invariants()
+
+    @pytest.mark.parametrize("moves", [False, True])
+    def test_no_room_for_a_larger_tree(self, monkeypatch, moves: bool) -> None:
+        """A tile is full and there is no memory to split it: it is tried again."""
+        matcher = Matcher(index="pivot", space="planar")
+        standing = {each.id: each for each in crowd(1200)}
+        matcher.add_subscriptions([*standing.values()])
+        failed: list[int] = []
+
+        def fails(self: ClauseTiles, node: int, odd: bool) -> None:
+            monkeypatch.undo()
+            failed.append(node)
+            raise MemoryError
+
+        monkeypatch.setattr(ClauseTiles, "_make_room", fails)
+        for k in range(1200):
+            id = f"c{k}" if moves else f"n{k}"
+            standing[id] = Subscription(id=id, where="p < 1", region=Box(1, 1, 2, 2 + k / 1200))
+            try:
+                if moves:
+                    matcher.update_subscription(standing[id])
+                else:
+                    matcher.add_subscriptions([standing[id]])
+            except MemoryError:
+                break
+        assert failed
+        assert seen(matcher) == wanted(standing)
+        matcher.check_invariants()
 
 
 class TestLock:

@@ -137,6 +137,33 @@ def _compiled(function: Kernel, *, nogil: bool) -> Kernel:
     return jitted
 
 
+def prefetcher() -> Kernel:
+    """`prefetch(array, index)` for kernels: ask for the cache line of an item of a flat array.
+
+    Nothing waits for it, so lines come while others are worked on.
+    """
+    if not compiled():
+        return lambda array, index: None
+    numba = _numba()
+    from llvmlite import ir
+    from numba.core import types
+
+    def prefetch(typing: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            asked = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            intrinsic = builder.module.declare_intrinsic("llvm.prefetch", [byte], asked)
+            data = context.make_array(signature.args[0])(context, builder, given[0]).data
+            line = builder.bitcast(builder.gep(data, [given[1]]), byte)
+            read, keep, is_data = (ir.Constant(number, value) for value in (0, 3, 1))
+            builder.call(intrinsic, [line, read, keep, is_data])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp), generate
+
+    return numba.extending.intrinsic(prefetch)
+
+
 def _interpreted(function: Kernel) -> Kernel:
     """The function as it is, with integers that wrap silently as machine integers do."""
     import numpy as np

@@ -192,26 +192,40 @@ class ClauseStore:
     ) -> int:
         """Add one clause, within limits (`check_clause`); returns its row."""
         attr, low, high = np.asarray(attr, np.int32), np.asarray(low), np.asarray(high)
-        n = attr.size
-        if n:
+        if attr.size:
             highest = max(attr.tolist())
             if highest >= self.columns:
                 self.columns = highest + 1
                 self._widen()
-        row = self._free_rows.pop() if self._free_rows else self.rows
-        start = self._predicates.take(n)
+        row, start = self.take(attr.size)
         t = self.table
-        if row >= t.start.size or self._predicates.used > t.attr.size:
-            self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
-            t = self.table
         write_clause(
             t.start, t.count, t.owner, t.extra, t.attr, t.low, t.high, row, start, attr, low, high
         )
-        self.rows = max(self.rows, row + 1)
         if extra is not None and (extra.words or extra.shapes or extra.residuals):
             self._add_extra(row, extra)
         self.table.owner[row] = owner
         return row
+
+    def take(self, size: int) -> tuple[int, int]:
+        """A free row and the place of a run of so many predicates."""
+        start = self._predicates.take(size)
+        row = self._free_rows[-1] if self._free_rows else self.rows
+        if row >= self.table.start.size or self._predicates.used > self.table.attr.size:
+            self._reserve(max(self.rows, row + 1), self._predicates.used, 0, 0, 0)
+        if self._free_rows:
+            self._free_rows.pop()
+        else:
+            self.table.owner[row] = -1
+            self.rows += 1
+        return row, start
+
+    def put_back(self, row: int, start: int, size: int) -> None:
+        """Undo `take`."""
+        self._predicates.give_back(start, size)
+        self.table.count[row] = 0
+        self.table.extra[row] = NO_EXTRA
+        self._free_rows.append(row)
 
     def _add_extra(self, row: int, extra: Extra) -> None:
         place = self._free_extras.pop() if self._free_extras else self._extra_rows

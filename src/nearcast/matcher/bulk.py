@@ -63,6 +63,8 @@ def listed(given: Any, kind: type[Event] | type[Subscription]) -> Any:
 
     Called before a lock is taken: what an iterable does is not ours to know.
     """
+    if type(given) in (list, tuple):
+        return list(given)
     if is_arrow(given):
         return given
     if isinstance(given, kind):

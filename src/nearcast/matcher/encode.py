@@ -15,7 +15,7 @@ from nearcast.errors import ValidationError
 from nearcast.index.clauses import ClauseStore, Extra
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange
-from nearcast.matcher.places import Bounds, index_boxes, shape_floats
+from nearcast.matcher.places import Bounds, index_boxes, plain_box, shape_floats
 from nearcast.model.events import Event, Value
 from nearcast.model.geometry import (
     Around,
@@ -34,12 +34,15 @@ from nearcast.model.subscriptions import Subscription
 __all__ = [
     "EncodedClause",
     "EncodedEvent",
+    "Plain",
     "batch_of",
     "batch_of_one",
     "encode_event",
+    "encode_plain",
     "encode_subscription",
     "fixed_region",
     "place_of",
+    "plain_of",
 ]
 
 
@@ -66,6 +69,8 @@ class EncodedEvent(NamedTuple):
 
 _NO_WORDS = np.empty(0, np.int32)
 _NUMBERS = frozenset((int, float))
+#: Predicates beyond which it does not matter how long encoding takes.
+_MANY = 1000
 _NOWHERE = (0.0, 0.0, 0.0, 0.0)
 
 
@@ -112,6 +117,50 @@ def encode_subscription(
     return rows
 
 
+class Plain(NamedTuple):
+    """A subscription of one clause that is nothing but intervals on known columns."""
+
+    attr: I4
+    low: F8
+    high: F8
+    box: Bounds | None
+
+
+def plain_of(subscription: Subscription, schema: Schema, space: Space) -> Plain | None:
+    """The intervals of a subscription that consists of nothing else; None for others."""
+    clauses, region = subscription.filter.clauses, subscription.region
+    if len(clauses) != 1 or subscription.keywords:
+        return None
+    columns = _plain_columns(clauses[0], schema)
+    box = None if region is None else plain_box(region, space)
+    if columns is None or (region is not None and box is None):
+        return None
+    _, low, high = clauses[0].numbers()
+    return Plain(columns, low, high, box)
+
+
+def _plain_columns(clause: Clause, schema: Schema) -> I4 | None:
+    """The columns of a clause of nothing but intervals on known ones; kept with the clause."""
+    kept = clause.kept
+    if kept is not None and kept[0] is schema.era:
+        found: I4 = kept[1]
+        return found
+    names = clause.numbers()[0]
+    columns = [*map(schema.codes["number"].get, names)]
+    if not clause.plain or None in columns or len(names) > _MANY:
+        return None
+    found = np.array(columns, np.int32)
+    clause.keep(schema.era, found)
+    return found
+
+
+def encode_plain(plain: Plain, schema: Schema) -> EncodedClause | None:
+    """The row of a plain subscription, if there is nothing to learn from it."""
+    attr, low, high, box = plain
+    made, known = _arranged(_Predicates(attr, low, high, 0), box, None, schema)
+    return made if known else None
+
+
 def _is_known(clause: Clause, words: frozenset[str], schema: Schema) -> bool:
     """Whether the schema has every name, string and word that a clause asks for."""
     numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
@@ -154,11 +203,11 @@ def _encode_clause(
     if codes or shapes or clause.residuals:
         extra = Extra(codes, [shape_floats(shape) for shape in shapes], clause.residuals)
     if not every:
-        return [_arranged(predicates, None, extra, schema, learn)]
+        return [_learnt(predicates, None, extra, schema, learn)]
     boxes = index_boxes(every[0], space)
     if len(every) > 1:
         boxes = min((index_boxes(region, space) for region in every), key=_area)
-    return [_arranged(predicates, box, extra, schema, learn) for box in boxes]
+    return [_learnt(predicates, box, extra, schema, learn) for box in boxes]
 
 
 class _Predicates(NamedTuple):
@@ -192,19 +241,29 @@ def _predicates(clause: Clause, schema: Schema) -> _Predicates:
     return _Predicates(np.array(columns, np.int32), low, high, flags)
 
 
-def _arranged(
+def _learnt(
     given: _Predicates, box: Bounds | None, extra: Extra | None, schema: Schema, learn: bool
 ) -> EncodedClause:
+    made, known = _arranged(given, box, extra, schema)
+    if learn and not known:
+        for column, a, b in zip(
+            made.attr.tolist(), made.low.tolist(), made.high.tolist(), strict=True
+        ):
+            schema.learn(column, a, b)
+        made, _ = _arranged(given, box, extra, schema)
+    return made
+
+
+def _arranged(
+    given: _Predicates, box: Bounds | None, extra: Extra | None, schema: Schema
+) -> tuple[EncodedClause, bool]:
+    """A clause in the order of shares, and whether all its ends lie in the domains so far."""
     size = given.attr.size if box is None else 2 + given.attr.size
     attr, low, high = np.empty(size, np.int32), np.empty(size), np.empty(size)
     known = arrange.arrange_one(
         *given, *(box or _NOWHERE), schema.low, schema.high, attr, low, high
     )
-    if learn and not known:
-        for column, a, b in zip(attr.tolist(), low.tolist(), high.tolist(), strict=True):
-            schema.learn(column, a, b)
-        return _arranged(given, box, extra, schema, learn=False)
-    return EncodedClause(attr, low, high, extra)
+    return EncodedClause(attr, low, high, extra), known
 
 
 def _area(boxes: list[tuple[float, float, float, float]]) -> float:

@@ -37,7 +37,7 @@ class RowTree:
     def touch(self, rows: Iterable[int]) -> None:
         """Say that rows were added, removed or given other boxes."""
         if self._tree is not None:
-            self._changed.update(rows)
+            self._changed.update(map(int, rows))
 
     def forget(self) -> None:
         """Drop the tree; the next search packs a new one."""

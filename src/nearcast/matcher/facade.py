@@ -37,9 +37,12 @@ from nearcast.matcher import bulk
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
+    Plain,
     batch_of_one,
     encode_event,
+    encode_plain,
     encode_subscription,
+    plain_of,
 )
 from nearcast.matcher.explain import Explanation, explain
 from nearcast.matcher.live import Live, Standing
@@ -218,14 +221,16 @@ class Matcher:
         """
         registry.require(self.entry.name, subscriptions=True)
         given = bulk.listed(subscriptions, Subscription)
-        if bulk.is_arrow(given):
-            self._add_table(given, at)
-        else:
+        if isinstance(given, list):
             self._add_objects(given, at)
+        else:
+            self._add_table(given, at)
 
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
         standing = self._standing
         with self._lock.change():
+            if len(subscriptions) == 1 and self._add_plain(subscriptions[0]):
+                return
             with self.schema.attempt(self._lock.alone):
                 encoded = self._encode_all(subscriptions, at)
                 if self.max_bytes is not None:
@@ -241,6 +246,62 @@ class Matcher:
                     self.index.add_clauses(np.concatenate([np.empty(0, np.int32), *rows]))
             self._renew()
 
+    def _add_plain(self, subscription: Subscription) -> bool:
+        """Add one that needs no preparation; whether it is such a one."""
+        try:
+            plain = self._plain(subscription)
+            if plain is None:
+                return False
+            id, expires, standing = subscription.id, subscription.expires, self._standing
+            tiles = self.index.one_step
+            if tiles is not None and self._lock.seize():
+                try:
+                    if not standing.add_plain(id, expires, plain, self.schema, tiles):
+                        return False
+                finally:
+                    self._lock.let_go()
+            else:
+                clause = encode_plain(plain, self.schema)
+                if clause is None:
+                    return False
+                standing.stage([(id, expires, clause)])
+                self._lock.offer()
+        except NearcastError as error:
+            raise BatchError(0, error) from error
+        self._renew()
+        return True
+
+    def _move_plain(self, subscription: Subscription) -> bool:
+        """Replace one by another that needs no preparation; whether it is such a one."""
+        plain = self._plain(subscription)
+        if plain is None:
+            return False
+        id, expires, standing = subscription.id, subscription.expires, self._standing
+        tiles = self.index.one_step
+        if tiles is not None and self._lock.seize():
+            try:
+                if not standing.move_plain(id, expires, plain, self.schema, tiles):
+                    return False
+            finally:
+                self._lock.let_go()
+        elif standing.stage_plain(id, expires, plain, self.schema):
+            self._lock.offer()
+        else:
+            return False
+        self._renew()
+        return True
+
+    def _plain(self, subscription: Subscription) -> Plain | None:
+        """The intervals of a subscription that comes or moves without preparation."""
+        if (
+            self.max_bytes is None
+            and hasattr(self.index, "rebuilt")
+            and len(self._standing.staged) < _MOST_STAGED
+            and isinstance(subscription, Subscription)
+        ):
+            return plain_of(subscription, self.schema, self.space)
+        return None
+
     def _can_stage(self, more: int, clauses: Iterable[Sequence[object]]) -> bool:
         """Whether changes of subscriptions with these clauses can be left to the next match.
 
@@ -249,14 +310,14 @@ class Matcher:
         """
         standing = self._standing
         return (
-            _rebuilds(self.index) is not None
+            hasattr(self.index, "rebuilt")
             and len(standing.staged) + more <= _MOST_STAGED
             and all(len(each) == 1 for each in clauses)
         )
 
     def _settle(self) -> None:
         """Let changes that were left to others be seen; called while nobody looks."""
-        self._standing.settle(self.index.remove_clauses, self.index.add_clauses)
+        self._standing.settle(self.index.exchange_clauses)
 
     def _settle_all(self) -> None:
         """Wait until what was left is settled and no trace of it is left; within `change`."""
@@ -355,15 +416,17 @@ class Matcher:
         _check_type("subscription", subscription, Subscription)
         standing = self._standing
         with self._lock.change():
+            if self._move_plain(subscription):
+                return
             slot = standing.ids.find(subscription.id)
+            expires = FOREVER if subscription.expires is None else subscription.expires
+            same = standing.expires.item(slot) == expires
             old = standing.rows_of(slot)
             with self.schema.attempt(self._lock.alone):
                 clauses = encode_subscription(subscription, self.schema, self.space, at)
                 if self.max_bytes is not None:
                     more = _clause_bytes(clauses) - self._stored_bytes(old)
                     self._check_room(more, _wordless(clauses))
-            expires = FOREVER if subscription.expires is None else subscription.expires
-            same = standing.expires.item(slot) == expires
             if same and self._can_stage(1, (old, clauses)):
                 standing.stage_other(slot, clauses[0])
                 self._lock.offer()

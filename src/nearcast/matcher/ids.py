@@ -32,7 +32,8 @@ class IdTable:
         self._taken = taken
         self._table = np.full(64, -1, np.int32)
         self._blob = np.empty(0, np.uint8)
-        self._used = 0
+        self.used = 0
+        """Bytes of the blob that are in use."""
         self._garbage = 0
         self._cells = np.empty((0, 2), np.uint64)
         """By slot: a short id itself, or the length of a long one and its place in the blob."""
@@ -51,8 +52,12 @@ class IdTable:
         """The slot of an id; raises UnknownIdError."""
         slot = self.get(id)
         if slot < 0:
-            raise UnknownIdError(self._kind, id)
+            raise self.unknown(id)
         return slot
+
+    def unknown(self, id: str) -> UnknownIdError:
+        """The error for an id that nobody has."""
+        return UnknownIdError(self._kind, id)
 
     def get(self, id: str) -> int:
         """The slot of an id, −1 if nobody has it."""
@@ -80,16 +85,36 @@ class IdTable:
     def add(self, id: str) -> int:
         """A slot for a new id; raises DuplicateIdError."""
         data = np.frombuffer(id.encode(), np.uint8)
-        slot = self.next_slot
-        self._reserve(max(self.slots, slot + 1), self._used + data.size)
-        used = strings.insert(self._table, self._cells, self._blob, self._used, slot, data)
+        slot = self.make_room(data.size)
+        used = strings.insert(*self.arrays, self.used, slot, data)
         if used < 0:
-            raise DuplicateIdError(self._kind, id, self._taken)
-        del self._free[-1:]
-        self._zeros = self._zeros or "\0" in id
-        self._used = used
-        self.slots = max(self.slots, slot + 1)
+            raise self.denied(id)
+        self.entered(id, slot, used)
         return slot
+
+    def make_room(self, size: int) -> int:
+        """The slot that the next id, of this size, will have."""
+        slot = self.next_slot
+        self._reserve(max(self.slots, slot + 1), self.used + size)
+        return slot
+
+    def entered(self, id: str, slot: int, used: int) -> None:
+        """Take note that an id was written into the arrays."""
+        if self._free:
+            self._free.pop()
+        else:
+            self.slots = slot + 1
+        self._zeros = self._zeros or "\0" in id
+        self.used = used
+
+    def denied(self, id: str) -> DuplicateIdError:
+        """The error for an id that is taken."""
+        return DuplicateIdError(self._kind, id, self._taken)
+
+    @property
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """What kernels see: the hash table, cells and blob."""
+        return self._table, self._cells, self._blob
 
     def add_many(
         self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
@@ -102,9 +127,9 @@ class IdTable:
         slots = np.concatenate([np.array(reused, np.int32), fresh])
         sizes = offsets[1:] - offsets[:-1]
         long = int(sizes.sum(where=sizes > strings.SHORT))
-        self._reserve(self.slots + fresh.size, self._used + long)  # what is free stays out
+        self._reserve(self.slots + fresh.size, self.used + long)  # what is free stays out
         done, used = strings.insert_many(
-            self._table, self._cells, self._blob, self._used, slots, offsets, data
+            self._table, self._cells, self._blob, self.used, slots, offsets, data
         )
         if done < count:
             for slot in slots[:done].tolist():
@@ -113,7 +138,7 @@ class IdTable:
             raise BatchError(done, DuplicateIdError(self._kind, id, self._taken))
         self._zeros = self._zeros or bool((data[offsets[0] : offsets[-1]] == 0).any())
         del self._free[kept:]
-        self._used = int(used)
+        self.used = int(used)
         self.slots += fresh.size
         return slots
 
@@ -139,7 +164,7 @@ class IdTable:
     @property
     def untidy(self) -> bool:
         """Whether most of the blob is of ids that are gone; `remove` sees to that."""
-        return self._garbage > 4096 and self._garbage > self._used // 2
+        return self._garbage > 4096 and self._garbage > self.used // 2
 
     def id_of(self, slot: int) -> str:
         """The id in a slot."""
@@ -222,7 +247,7 @@ class IdTable:
 
     def _compact(self) -> None:
         slots = self._slots_without(())
-        self._blob, self._used = strings.packed(self._cells, self._blob, slots)
+        self._blob, self.used = strings.packed(self._cells, self._blob, slots)
         self._garbage = 0
 
     def check_invariants(self) -> None:

@@ -14,8 +14,9 @@ from nearcast.index.base import EventBatch, Rows
 from nearcast.index.clauses import ClauseBatch, ClauseStore
 from nearcast.index.columns import grown
 from nearcast.index.events import EventStore
+from nearcast.kernels.plain import DENIED, replace_beside
 from nearcast.kernels.rows import pick
-from nearcast.matcher.encode import EncodedClause, EncodedEvent
+from nearcast.matcher.encode import EncodedClause, EncodedEvent, Plain
 from nearcast.matcher.extended import RowTree
 from nearcast.matcher.ids import IdTable
 from nearcast.matcher.places import search_boxes
@@ -30,6 +31,8 @@ I8 = npt.NDArray[np.int64]
 
 #: Rows for which it is worth while to let others have the GIL.
 _MANY = 4096
+_NO_ROWS = np.empty(0, np.int32)
+_NOWHERE = (0.0, 0.0, 0.0, 0.0)
 
 
 class Hidden(NamedTuple):
@@ -100,7 +103,7 @@ class Standing:
 
     def stage(self, many: Iterable[tuple[str, int | None, EncodedClause]]) -> None:
         """Add subscriptions of one clause each, to be seen from `settle` on, all at once."""
-        self.recycle()
+        self.recycle()  # before a slot is chosen: others become free
         coming: list[Staged] = []
         slots: list[int] = []
         try:
@@ -111,7 +114,10 @@ class Standing:
                     self._row = grown(self._row, slot + 1)
                 self.expires[slot] = FOREVER if expires is None else expires
                 self.expiring = self.expiring or expires is not None
-                coming.append(Staged(-1, self._stage_row(slot, clause), -1))
+                row = self._new_row(slot, clause)
+                coming.append(Staged(-1, row, -1))
+                self._in_step = self._in_step and row == slot
+                self._row[slot] = row
                 slots.append(self.ids.add(id))  # last: who finds it may look
         except BaseException:  # no memory, or an interrupt: none of them comes
             for staged in coming:
@@ -125,8 +131,40 @@ class Standing:
     def stage_other(self, slot: int, clause: EncodedClause) -> None:
         """Replace the one clause of a subscription, to be seen from `settle` on."""
         self.recycle()
-        old = int(self._row[slot])
-        self.staged.append(Staged(old, self._stage_row(slot, clause), -1))
+        old = self._row.item(slot)
+        row = self._new_row(slot, clause)
+        self._stage(old, row, slot)
+
+    def _stage(self, old: int, row: int, slot: int) -> None:
+        self._in_step = self._in_step and row == slot
+        self._row[slot] = row
+        self.staged.append(Staged(old, row, -1))
+
+    def stage_plain(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> bool:
+        """The same for a plain one and where a row has been left that fits; whether it does."""
+        settled, t = self._settled, self.store.table
+        if not settled or settled[0].slot >= 0 or settled[0].old < 0:
+            return False
+        if not self.tree.packing.acquire(blocking=False):
+            return False
+        try:
+            row = settled[0].old
+            slot, old = replace_beside(
+                t.start, t.count, t.attr, t.low, t.high, t.owner, row,
+                *self._given(id, expires, plain, schema),
+            )  # fmt: skip
+            if slot < 0:
+                return self._refused(slot, id)
+            settled.popleft()
+        finally:
+            self.tree.packing.release()
+        self._stage(old, row, slot)
+        return True
+
+    def _refused(self, why: int, id: str) -> bool:
+        if why == DENIED:
+            raise self.ids.unknown(id)
+        return False
 
     def stage_removal(self, slot: int) -> None:
         """Forget a subscription of one clause, which is seen until `settle`."""
@@ -134,47 +172,50 @@ class Standing:
         self.ids.forget(slot)
         self.staged.append(Staged(int(self._row[slot]), -1, slot))
 
-    def _stage_row(self, slot: int, clause: EncodedClause) -> int:
+    def _new_row(self, slot: int, clause: EncodedClause) -> int:
         row = self.store.append(-1, *clause)
         self.unseen.add(row)
         self.store.table.owner[row] = slot
-        self._in_step = self._in_step and row == slot
-        self._row[slot] = row
         return row
 
-    def settle(self, forget: Callable[[Rows], None], add: Callable[[Rows], None]) -> None:
-        """Let what was staged be seen, while nobody looks; the index is to forget and add rows.
+    def settle(self, exchange: Callable[[Rows, Rows], None]) -> None:
+        """Let what was staged be seen, while nobody looks; the index exchanges rows for others.
 
         If that fails halfway, it is all done again.
         """
         staged, unseen = self.staged, self.unseen
+        done = len(staged)
+        going, coming = self._balance(done)
+        self._half_settled, again = True, self._half_settled
+        exchange(np.concatenate([going, coming]) if again else going, coming)
+        self.tree.touch(going)
+        self.tree.touch(coming)
+        self._half_settled = False
+        for _ in range(done):
+            each = staged[0]
+            old, new, _slot = each
+            unseen.discard(new)
+            if old >= 0:
+                unseen.add(old)
+            self._settled.append(each)
+            staged.popleft()
+
+    def _balance(self, done: int) -> tuple[Rows, Rows]:
+        """The rows that go and those that come with so many of the staged changes."""
+        if done == 1:
+            old, new, _ = self.staged[0]
+            return _rows_of_one(old), _rows_of_one(new)
         coming: dict[int, None] = {}
         going: list[int] = []
-        done = len(staged)
         for at in range(done):
-            old, new, _ = staged[at]
+            old, new, _ = self.staged[at]
             if old in coming:  # nobody has seen it
                 del coming[old]
             elif old >= 0:
                 going.append(old)
             if new >= 0:
                 coming[new] = None
-        again = [*coming] if self._half_settled else []
-        self._half_settled = True
-        if going or again:
-            forget(np.array(going + again, np.int32))
-            self.tree.touch(going)
-        if coming:
-            add(np.array([*coming], np.int32))
-            self.tree.touch(coming)
-        self._half_settled = False
-        for _ in range(done):
-            each = staged[0]
-            unseen.discard(each.new)
-            if each.old >= 0:
-                unseen.add(each.old)
-            self._settled.append(each)
-            staged.popleft()
+        return np.array(going, np.int32), np.array([*coming], np.int32)
 
     def recycle(self) -> None:
         """Let rows and slots be used again that nobody sees any more; for who stages."""
@@ -196,6 +237,62 @@ class Standing:
             self.tree.packing.release()
 
     # -- while nobody looks ----------------------------------------------------
+
+    def add_plain(
+        self, id: str, expires: int | None, plain: Plain, schema: Schema, tiles: Any
+    ) -> bool:
+        """Add a subscription in one step, to the index too; whether that could be done."""
+        ids, store = self.ids, self.store
+        slot = ids.make_room(4 * len(id))
+        if slot >= self._row.size:
+            self.expires = grown(self.expires, slot + 1)
+            self._row = grown(self._row, slot + 1)
+        size = plain.attr.size + (0 if plain.box is None else 2)
+        row, at = store.take(size)
+        used, node, odd = tiles.add_plain(
+            row, *self._given(id, expires, plain, schema), store.table.owner, ids.used, slot, at
+        )
+        if used < 0:
+            store.put_back(row, at, size)
+            if used == DENIED:
+                raise ids.denied(id)
+            return False
+        ids.entered(id, slot, used)
+        self.expiring = self.expiring or expires is not None
+        self._in_step = self._in_step and row == slot
+        self.unseen.discard(row)
+        self._finish(row, node, odd, tiles)
+        return True
+
+    def move_plain(
+        self, id: str, expires: int | None, plain: Plain, schema: Schema, tiles: Any
+    ) -> bool:
+        """Replace the one clause of a subscription likewise; raises UnknownIdError."""
+        row, node, odd = tiles.move_plain(*self._given(id, expires, plain, schema))
+        if row < 0:
+            return self._refused(row, id)
+        self._finish(row, node, odd, tiles)
+        return True
+
+    def _given(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> tuple[Any, ...]:
+        """What the kernels of plain changes take, from `extra` on."""
+        data = np.frombuffer(id.encode(), np.uint8)
+        attr, low, high, box = plain
+        return (
+            self.store.table.extra, *self.ids.arrays, self.expires, self._row,
+            schema.low, schema.high, data, FOREVER if expires is None else expires,
+            attr, low, high, box or _NOWHERE, box is not None, self.store.columns,
+        )  # fmt: skip
+
+    def _finish(self, row: int, node: int, odd: bool, tiles: Any) -> None:
+        self.tree.touch((row,))
+        if node >= 0:
+            try:
+                tiles.enter_late(row, node, odd)
+            except BaseException:  # no memory, or an interrupt: to be done again
+                self.staged.append(Staged(-1, row, -1))
+                self._half_settled = True
+                raise
 
     def add(self, id: str, expires: int | None, clauses: Sequence[EncodedClause]) -> Rows:
         """Add one subscription; returns its rows."""
@@ -426,6 +523,10 @@ class Live:
         self.ids.check_invariants()
         for row in self.store.live_rows().tolist():
             assert self._row[self.store.table.slot[row]] == row
+
+
+def _rows_of_one(row: int) -> Rows:
+    return np.array((row,), np.int32) if row >= 0 else _NO_ROWS
 
 
 def _picked(values: I4, rows: Rows) -> I4:

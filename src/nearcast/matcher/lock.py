@@ -64,12 +64,26 @@ class ReadWriteLock:
 
     def offer(self) -> None:
         """Settle what is left if that can be done at once; within `change`."""
-        if self._lock.acquire(blocking=False):
+        if self.seize():
+            self.let_go()
+
+    def seize(self) -> bool:
+        """Be alone, with all settled, if that can be done at once; until `let_go`, in `change`."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        if not self._readers:
             try:
-                if not self._readers:
-                    self._settle_now()
-            finally:
+                self._settle_now()
+                return True
+            except BaseException:
                 self._lock.release()
+                raise
+        self._lock.release()
+        return False
+
+    def let_go(self) -> None:
+        """After `seize`."""
+        self._lock.release()
 
     def _settle_now(self) -> None:
         """Nobody reads or writes, and the lock is held."""

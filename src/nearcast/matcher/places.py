@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.kernels import geometry
-from nearcast.model.geometry import Box, Circle, Location, Point, Polygon, Space
+from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Space
 
 __all__ = [
     "Bounds",
     "Shape",
     "cap_bounds_many",
     "index_boxes",
+    "plain_box",
     "search_boxes",
     "shape_floats",
     "square_bounds_many",
@@ -75,6 +76,18 @@ def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
             return [west, (region.xmin, region.ymin, 180.0, region.ymax)]
         return _pieces((region.xmin, region.ymin, region.xmax, region.ymax), space)
     return _pieces(region.bounds, space)
+
+
+def plain_box(region: Circle | Box | Polygon | Around, space: Space) -> Bounds | None:
+    """The bounds of a box that is right as it stands and needs no cut; None for others."""
+    if not isinstance(region, Box):
+        return None
+    xmin, ymin, xmax, ymax = region.xmin, region.ymin, region.xmax, region.ymax
+    if xmin > xmax or (
+        space != "planar" and not (xmin > -180 and xmax < 180 and ymin >= -90 and ymax <= 90)
+    ):
+        return None
+    return xmin, ymin, xmax, ymax
 
 
 def _around(x: float, y: float, radius: float) -> Bounds:

@@ -396,6 +396,17 @@ class Clause:
     regions: tuple[Circle | Box | Polygon, ...] = ()
     residuals: tuple[Residual, ...] = ()
     _numbers: Numbers | None = field(init=False, repr=False, compare=False, default=None)
+    kept: tuple[object, Any] | None = field(init=False, repr=False, compare=False, default=None)
+    """What somebody made of it and for whom, see `keep`."""
+
+    def keep(self, owner: object, made: Any) -> None:
+        """Keep what `owner` made of this clause, in the place of what was kept before."""
+        object.__setattr__(self, "kept", (owner, made))
+
+    @property
+    def plain(self) -> bool:
+        """Whether `numbers` say it all."""
+        return not (self.equals or self.words or self.regions or self.residuals)
 
     def numbers(self) -> Numbers:
         """The intervals as names, lows and highs: made once, for subscriptions that move often."""

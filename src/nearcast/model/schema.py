@@ -65,12 +65,18 @@ class Schema:
         """Domains before they were widened, since the last attempt began."""
         self._layouts: dict[tuple[tuple[str, ...], bool], tuple[int, Layout]] = {}
         """By names and whether there is a place: how many columns there were, and the layout."""
+        self.era = object()
+        """Another one since codes were forgotten: what was made of them may be kept till then."""
         for name, _ in _PLACE:
             self._append(name, "number")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but layouts, which are soon made again."""
-        return vars(self) | {"_layouts": {}}
+        """Everything but what is soon made again."""
+        return {n: v for n, v in vars(self).items() if n != "era"} | {"_layouts": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.era = object()
 
     def _append(self, name: str, type_: ColumnType) -> None:
         code = len(self.columns)
@@ -150,6 +156,7 @@ class Schema:
 
     def _forget(self, columns: int, strings: int, words: int) -> None:
         self._layouts.clear()
+        self.era = object()
         for name, type_ in self.columns[columns:]:
             del self.codes[type_][name]
         del self.columns[columns:]

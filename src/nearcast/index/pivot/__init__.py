@@ -100,6 +100,16 @@ class Pivot:
         self._broad.add_clauses(rows[broad])
         self._clauses.add_clauses(rows[~broad])
 
+    def exchange_clauses(self, going: Rows, coming: Rows) -> None:
+        """Forget clause rows and add others."""
+        self.remove_clauses(going)
+        self.add_clauses(coming)
+
+    @property
+    def one_step(self) -> ClauseTiles | None:
+        """Where a plain subscription comes or moves in one step, from its id to its tile."""
+        return None if self._small or self._broad is not None else self._clauses
+
     @property
     def worn(self) -> bool:
         """Whether most places of the tiles have been left."""

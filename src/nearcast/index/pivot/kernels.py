@@ -346,17 +346,23 @@ def free_position(alive, tile):
 
 
 @kernel
+def leave(alive, live, where, row):
+    """Take a row out: its bit in `alive` is cleared, the rest is left for the next comer."""
+    if row >= where.size or where[row] < 0:  # never came, or is gone
+        return
+    place = where[row]
+    tile = place // TILE
+    position = place % TILE
+    alive[tile, position >> 6] &= ~(ONE << np.uint64(position & 63))
+    live[tile] -= 1
+    where[row] = -1
+
+
+@kernel
 def remove(alive, live, where, rows):
-    """Take rows out: their bit in `alive` is cleared, the rest is left for the next comer."""
+    """Take rows out."""
     for row in rows:
-        if row >= where.size or where[row] < 0:  # never came, or is gone
-            continue
-        place = where[row]
-        tile = place // TILE
-        position = place % TILE
-        alive[tile, position >> 6] &= ~(ONE << np.uint64(position & 63))
-        live[tile] -= 1
-        where[row] = -1
+        leave(alive, live, where, row)
 
 
 @brief_kernel

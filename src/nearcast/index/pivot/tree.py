@@ -132,17 +132,21 @@ class TileTree(ABC):
 
     def _add(self, rows: Rows) -> None:
         """Add rows: one by one, or by planning anew where they outnumber those that are here."""
-        where = self._tiles.where
-        if where.size < self._store.rows:
-            larger = grown(where, self._store.rows)
-            larger[where.size :] = -1
-            self._tiles = self._tiles._replace(where=larger)
+        self._make_known(self._store.rows)
         here = self._rows() if rows.size > kernels.TILE else rows
         if rows.size > kernels.TILE and rows.size > here.size:
             self._build(np.concatenate([here, rows]))
         else:
             self._insert(rows, kernels.MAIN)
             self._condense()
+
+    def _make_known(self, rows: int) -> None:
+        """Give so many rows of the store an entry in `where`."""
+        where = self._tiles.where
+        if where.size < rows:
+            larger = grown(where, rows)
+            larger[where.size :] = -1
+            self._tiles = self._tiles._replace(where=larger)
 
     def _condense(self) -> None:
         """Plan anew where tiles are mostly empty; asked when their number has doubled.

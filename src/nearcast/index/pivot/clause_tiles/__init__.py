@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot.clause_tiles import kernels
-from nearcast.index.pivot.kernels import FEW, NOTHING, ODD, TILE, WORDS
+from nearcast.index.pivot.kernels import FEW, MAIN, NOTHING, ODD, TILE, WORDS
 from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 
 __all__ = ["ClauseTiles", "Tiles"]
@@ -63,6 +63,7 @@ class Tiles(NamedTuple):
     """Row → tile · 512 + position, −1: not here."""
 
 
+_NO_ARRAYS: tuple[tuple[Any, ...], tuple[Any, ...]] = (None, None, None), ()
 _OF_SHELVES = frozenset({"entered", "limit", "dims", "dim_attr", "dim_low", "dim_scale", "bits"})
 
 
@@ -102,10 +103,15 @@ class ClauseTiles(TileTree):
         """By shelf: places without a tile."""
         self._open = 0
         """The shelf that takes tiles of no kin."""
+        self._arrays = _NO_ARRAYS
+        """Tables and their arrays, see `_all_arrays`."""
         self._tiles_met = 0
         """By the last event that came alone."""
         self.worn = False
         """Whether tiles are mostly empty: whoever holds the index makes it anew when it suits."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_arrays": _NO_ARRAYS}
 
     def _wear(self) -> None:
         self.worn = True
@@ -119,6 +125,7 @@ class ClauseTiles(TileTree):
 
     def _fresh_table(self) -> Tiles:
         self.worn = False
+        self._arrays = _NO_ARRAYS
         self._spare.clear()
         self._open = 0
         columns = np.count_nonzero(self._clauses.column_counts())
@@ -243,17 +250,50 @@ class ClauseTiles(TileTree):
         runs = np.array([[node, 0, 0]], np.int64)
         self._fill(np.empty(0, np.int32), runs, places, fits=False)
 
-    def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
+    def _all_arrays(self) -> tuple[Any, ...]:
+        """What `insert_many` works on; kept as long as none of the tables is replaced."""
         c, n, t = self._clauses.table, self._nodes, self._tiles
+        tables, arrays = self._arrays
+        if tables[0] is not c or tables[1] is not n or tables[2] is not t:
+            arrays = (
+                c.start, c.count, c.attr, c.low, c.high,
+                n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
+                t.live, t.alive, t.rest, t.order, t.asked, t.rows, t.codes, t.entered, t.limit,
+                t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.bits, t.where,
+            )  # fmt: skip
+            self._arrays = (c, n, t), arrays
+        return arrays
+
+    def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         insert = kernels.insert_few if rows.size <= FEW else kernels.insert_many
-        at, node, odd = insert(
-            c.start, c.count, c.attr, c.low, c.high,
-            n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
-            t.live, t.alive, t.rest, t.order, t.asked, t.rows, t.codes, t.entered, t.limit,
-            t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.bits, t.where,
-            rows, first, root,
-        )  # fmt: skip
+        at, node, odd = insert(*self._all_arrays(), rows, first, root)
+        if rows.size > FEW:  # tables may be replaced long before the next change
+            self._arrays = _NO_ARRAYS
         return at, node, odd
+
+    def exchange_clauses(self, going: Rows, coming: Rows) -> None:
+        """Forget some rows and add others."""
+        self._remove(going)
+        if coming.size:
+            self._add(coming)
+
+    def move_plain(self, *given: Any) -> tuple[int, int, bool]:
+        """See `kernels.move_plain`; where there is a node, `enter_late`."""
+        done: tuple[int, int, bool] = kernels.move_plain(*self._all_arrays(), *given)
+        return done
+
+    def add_plain(self, row: int, *given: Any) -> tuple[int, int, bool]:
+        """See `kernels.add_plain`; where there is a node, `enter_late`."""
+        if row >= self._tiles.where.size:
+            self._make_known(row + 1)
+        done: tuple[int, int, bool] = kernels.add_plain(*self._all_arrays(), *given, row)
+        return done
+
+    def enter_late(self, row: int, node: int, odd: bool) -> None:
+        """Make room for a row and enter it."""
+        self._make_room(node, odd)
+        self._insert(np.array([row], np.int32), MAIN)
+        self._condense()
 
     def add_clauses(self, rows: Rows) -> None:
         """Add clause rows."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.index.pivot.kernels import (
+    MAIN,
     NOTHING,
     ONE,
     ROOT,
@@ -29,8 +30,12 @@ from nearcast.index.pivot.kernels import (
     deeper,
     descend,
     free_position,
+    leave,
 )
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, kernel, prefetcher
+from nearcast.kernels.plain import DENIED, UNFIT, arranged, one_row, overwrite
+from nearcast.kernels.rows import write_clause
+from nearcast.kernels.strings import insert
 
 #: Tiles of a shelf.
 SHELF = 32
@@ -43,6 +48,11 @@ BLOCK = CELLS * LINE
 #: Stands for a column where a clause has no more predicates.
 NO_DIM = 255
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+#: Candidates that are decided together.
+CANDIDATES = 4096
+#: Candidates whose codes are asked for before they are looked at.
+EARLY = 16
+prefetch = prefetcher()
 
 
 @kernel
@@ -333,22 +343,26 @@ def _ask(order, asked, tile, d):
 
 
 @kernel
-def _cells_of(codes, stride, d):
-    """(first, last) cell of a column that a clause's codes let through."""
-    for j in range(stride):
-        if codes[j] == NO_DIM:
-            break
-        if codes[j] == d:
-            return _cells(np.int64(codes[j + stride]), np.int64(codes[j + 2 * stride]))
-    return 0, NULL_CELL  # any value, and none
-
-
-@kernel
 def _cells(lo, hi):
     """(first, last) cell between two codes."""
     if lo > hi:
         return 1, 0
     return _cell(lo), _cell(hi)
+
+
+@kernel
+def _dim_of(dim_attr, shelf, dims, column):
+    for d in range(dims):
+        if dim_attr[shelf, d] == column:
+            return d
+    return -1
+
+
+@kernel
+def _flip(bits, shelf, first, bit, a, b):
+    """Turn a bit over in the cells a … b of a column."""
+    for cell in range(a, b + 1):
+        bits[shelf, first + cell * LINE] ^= bit
 
 
 @kernel
@@ -371,35 +385,49 @@ def _enter(
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
     known = rest[tile, word] & bit == 0
-    last = codes[tile, at : at + 3 * stride].copy()
-    met = 0
+    used = dims[shelf]
+    cells = np.empty((4, used), np.int64)  # first and last by column: now, and before
+    for d in range(used):
+        cells[0, d], cells[1, d] = 0, NULL_CELL  # any value, and none
+        cells[2, d], cells[3, d] = 0, NULL_CELL
+    for j in range(at, at + stride):
+        d = codes[tile, j]
+        if d == NO_DIM:
+            break
+        lo, hi = np.int64(codes[tile, j + stride]), np.int64(codes[tile, j + 2 * stride])
+        cells[2, d], cells[3, d] = _cells(lo, hi)
+    left = False
     j = 0
-    for d in range(dims[shelf]):
-        low_cell, high_cell = 0, NULL_CELL  # any value, and none
-        for k in range(k0, k1):
-            if c_attr[k] == dim_attr[shelf, d]:
-                lo, hi = _codes(c_low[k], c_high[k], dim_low[shelf, d], dim_scale[shelf, d])
-                low_cell, high_cell = _cells(lo, hi)
-                _ask(order, asked, tile, d)
-                if j < stride:
-                    _write_codes(codes, tile, at, stride, j, d, lo, hi)
-                    j += 1
-                    met += 1
-                break
-        was_low, was_high = _cells_of(last, stride, d)
-        first = d * BLOCK + line
-        for cell in range(CELLS):
-            holds = low_cell <= cell <= high_cell
-            if known and holds == (was_low <= cell <= was_high):
-                continue
-            if holds:
-                bits[shelf, first + cell * LINE] |= bit
-            else:
-                bits[shelf, first + cell * LINE] &= ~bit
+    for k in range(k0, k1):
+        d = _dim_of(dim_attr, shelf, used, c_attr[k])
+        if d < 0:
+            left = True
+            continue
+        lo, hi = _codes(c_low[k], c_high[k], dim_low[shelf, d], dim_scale[shelf, d])
+        cells[0, d], cells[1, d] = _cells(lo, hi)
+        _ask(order, asked, tile, d)
+        if j < stride:
+            _write_codes(codes, tile, at, stride, j, d, lo, hi)
+            j += 1
+        else:
+            left = True
     while j < stride:
         codes[tile, at + j] = NO_DIM
         j += 1
-    if met < k1 - k0:  # some predicate has no codes here
+    for d in range(used):
+        first = d * BLOCK + line
+        a, b, was_a, was_b = cells[0, d], cells[1, d], cells[2, d], cells[3, d]
+        if not known:
+            for cell in range(CELLS):
+                bits[shelf, first + cell * LINE] &= ~bit
+            _flip(bits, shelf, first, bit, a, b)
+        elif a <= was_b and was_a <= b:
+            _flip(bits, shelf, first, bit, min(a, was_a), max(a, was_a) - 1)
+            _flip(bits, shelf, first, bit, min(b, was_b) + 1, max(b, was_b))
+        else:
+            _flip(bits, shelf, first, bit, a, b)
+            _flip(bits, shelf, first, bit, was_a, was_b)
+    if left:  # some predicate has no codes here
         rest[tile, word] |= bit
     else:
         rest[tile, word] &= ~bit
@@ -408,6 +436,34 @@ def _enter(
     live[tile] += 1
     entered[shelf] += 1
     where[row] = tile * TILE + position
+
+
+@kernel
+def _insert(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, alive, rest, order, asked, t_rows, codes, entered, limit,
+    dims, dim_attr, dim_low, dim_scale, bits, where,
+    row, root,
+):  # fmt: skip
+    """Enter a row; (−1, False), or where room must be made first: (node, whether odd)."""
+    node, odd = descend(
+        c_start, c_count, c_attr, c_low, c_high,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, root,
+    )  # fmt: skip
+    kid = np.int64(n_kid[node])
+    if kid == NOTHING:
+        return node, odd
+    tile = -1 - kid
+    shelf = tile // SHELF
+    if live[tile] == TILE or entered[shelf] >= limit[shelf]:
+        return node, odd
+    _enter(
+        c_start, c_count, c_attr, c_low, c_high,
+        live, alive, rest, order, asked, t_rows, codes, entered, dims, dim_attr, dim_low,
+        dim_scale, bits, where, tile, free_position(alive, tile), row,
+    )  # fmt: skip
+    return np.int64(-1), False
 
 
 @kernel
@@ -424,23 +480,15 @@ def insert_many(
     whether it is an odd one). Single arrays as in `match_event`.
     """
     for i in range(first, rows.size):
-        row = rows[i]
-        node, odd = descend(
+        node, odd = _insert(
             c_start, c_count, c_attr, c_low, c_high,
-            n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, root,
+            n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+            live, alive, rest, order, asked, t_rows, codes, entered, limit,
+            dims, dim_attr, dim_low, dim_scale, bits, where,
+            rows[i], root,
         )  # fmt: skip
-        kid = np.int64(n_kid[node])
-        if kid == NOTHING:
+        if node >= 0:
             return i, node, odd
-        tile = -1 - kid
-        shelf = tile // SHELF
-        if live[tile] == TILE or entered[shelf] >= limit[shelf]:
-            return i, node, odd
-        _enter(
-            c_start, c_count, c_attr, c_low, c_high,
-            live, alive, rest, order, asked, t_rows, codes, entered, dims, dim_attr, dim_low,
-            dim_scale, bits, where, tile, free_position(alive, tile), row,
-        )  # fmt: skip
     return rows.size, -1, False
 
 
@@ -448,6 +496,81 @@ def insert_many(
 def insert_few(*given):
     """`insert_many` for a few."""
     return insert_many(*given)
+
+
+@brief_kernel
+def move_plain(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, alive, rest, order, asked, t_rows, codes, entered, limit,
+    dims, dim_attr, dim_low, dim_scale, bits, where,
+    extra, table, cells, blob, expires, row_of, bottom, top,
+    id, until, attr, low, high, box, placed, columns,
+):  # fmt: skip
+    """Replace the one clause of a subscription by another of the same length.
+
+    Returns (row, node, odd), the latter two as `_insert` does; a row below 0 says why nothing
+    was done.
+    """
+    slot, row = one_row(table, cells, blob, expires, row_of, id, until)
+    if slot < 0:
+        return slot, np.int64(-1), False
+    if c_count[row] != attr.size + 2 * placed or extra[row] >= 0:
+        return np.int64(UNFIT), np.int64(-1), False
+    new_attr, new_low, new_high, known = arranged(
+        attr, low, high, box, placed, bottom, top, columns
+    )
+    if not known:
+        return np.int64(UNFIT), np.int64(-1), False
+    leave(alive, live, where, row)
+    overwrite(c_start, c_attr, c_low, c_high, row, new_attr, new_low, new_high)
+    node, odd = _insert(
+        c_start, c_count, c_attr, c_low, c_high,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+        live, alive, rest, order, asked, t_rows, codes, entered, limit,
+        dims, dim_attr, dim_low, dim_scale, bits, where,
+        row, MAIN,
+    )  # fmt: skip
+    return row, node, odd
+
+
+@brief_kernel
+def add_plain(
+    c_start, c_count, c_attr, c_low, c_high,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, alive, rest, order, asked, t_rows, codes, entered, limit,
+    dims, dim_attr, dim_low, dim_scale, bits, where,
+    extra, table, cells, blob, expires, row_of, bottom, top,
+    id, until, attr, low, high, box, placed, columns,
+    owner, used, slot, at, row,
+):  # fmt: skip
+    """Enter a subscription of one clause into a slot, a row and its run at `at`, all free.
+
+    Returns (bytes used by ids, node, odd), the latter two as `_insert` does; bytes below 0
+    say why nothing was done.
+    """
+    new_attr, new_low, new_high, known = arranged(
+        attr, low, high, box, placed, bottom, top, columns
+    )
+    if not known:
+        return np.int64(UNFIT), np.int64(-1), False
+    used = insert(table, cells, blob, used, slot, id)
+    if used < 0:
+        return np.int64(DENIED), np.int64(-1), False
+    expires[slot] = until
+    row_of[slot] = row
+    write_clause(
+        c_start, c_count, owner, extra, c_attr, c_low, c_high, row, at, new_attr, new_low, new_high
+    )
+    owner[row] = slot
+    node, odd = _insert(
+        c_start, c_count, c_attr, c_low, c_high,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+        live, alive, rest, order, asked, t_rows, codes, entered, limit,
+        dims, dim_attr, dim_low, dim_scale, bits, where,
+        row, MAIN,
+    )  # fmt: skip
+    return used, node, odd
 
 
 @kernel
@@ -507,49 +630,55 @@ def _note(tile, e, mask, place, of, n):
 
 
 @kernel
-def _decide(place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m, doubt, doubt_of, u):
+def _decide(place, of, n, q, codes, stride, rest, t_rows, out, events, m, doubt, doubt_of, u):
     """Decide n places by their codes.
 
     Rows that hold for certain go to `out` behind the m that are there, those on which the
     floats must decide to `doubt` behind the u there, with their events. Returns both numbers.
 
-    The first loop only reads: loads that do not wait for each other overlap, and in a large
-    index loads are most of the time. What is read goes to `sink`, or the compiler would
-    not read it.
+    Whether a place holds is anybody's guess, so nothing branches on it: those that do are
+    moved to the front. In a large index fetching codes is most of the time, so they are
+    asked for in time.
     """
-    total = 0
+    width = 3 * stride
+    for i in range(min(n, EARLY)):
+        prefetch(codes, place[i] * width)
+        prefetch(codes, place[i] * width + width - 1)
+    held = 0
     for i in range(n):
-        tile, position = place[i] >> 9, place[i] & 511
-        at = position * 3 * stride
-        total += t_rows[tile, position] + codes[tile, at] + codes[tile, at + 3 * stride - 1]
-    sink[0] = total
-    for i in range(n):
-        tile, position = place[i] >> 9, place[i] & 511
+        if i + EARLY < n:
+            prefetch(codes, place[i + EARLY] * width)
+            prefetch(codes, place[i + EARLY] * width + width - 1)
         e = of[i]
-        at = position * 3 * stride
-        sure = (rest[tile, position >> 6] >> np.uint64(position & 63)) & ONE == 0
+        first = place[i] * width
+        j = first
         holds = True
-        for j in range(at, at + stride):
-            d = codes[tile, j]
-            if d == NO_DIM:
+        touched = False
+        while holds and j < first + stride:
+            stop = min(j + 4, first + stride)  # a look at the result costs as much as four
+            while j < stop and codes[j] != NO_DIM:
+                v = q[e, codes[j]]
+                lo = np.int64(codes[j + stride])
+                hi = np.int64(codes[j + 2 * stride])
+                holds = holds & (v >= lo) & (v <= hi)
+                touched = touched | (v == lo) | (v == hi)
+                j += 1
+            if j < stop:
                 break
-            v = q[e, d]
-            lo = np.int64(codes[tile, j + stride])
-            hi = np.int64(codes[tile, j + 2 * stride])
-            if v < lo or v > hi:
-                holds = False
-                break
-            if v in (lo, hi):
-                sure = False
-        if not holds:
-            continue
-        if sure:
-            out[m] = t_rows[tile, position]
-            events[m] = e
+        place[held] = (place[i] << 1) | np.int64(touched)
+        of[held] = e
+        held += np.int64(holds)
+    for i in range(held):
+        at = place[i] >> 1
+        row = t_rows[at]
+        left = (rest[at >> 6] >> np.uint64(at & 63)) & ONE
+        if place[i] & 1 == 0 and left == 0:
+            out[m] = row
+            events[m] = of[i]
             m += 1
         else:
-            doubt[u] = t_rows[tile, position]
-            doubt_of[u] = e
+            doubt[u] = row
+            doubt_of[u] = of[i]
             u += 1
     return m, u
 
@@ -591,10 +720,6 @@ def _longer(array, used, wanted):
     larger = np.empty(max(2 * array.size, wanted), array.dtype)
     larger[:used] = array[:used]
     return larger
-
-
-#: Candidates that are decided together.
-CANDIDATES = 4096
 
 
 @kernel
@@ -643,6 +768,7 @@ def match_event(
     q = np.empty((1, most), np.int64)
     line = np.empty((1, most), np.int64)
     stride = codes.shape[1] // (3 * TILE)
+    flat, flat_rest, flat_rows = codes.reshape(-1), rest.reshape(-1), t_rows.reshape(-1)
     room = min(CANDIDATES, TILE * tiles)
     place = np.empty(room, np.int64)
     of = np.zeros(room, np.int32)
@@ -667,7 +793,7 @@ def match_event(
             if m + n > out.size:
                 out, events = _longer(out, m, m + n), _longer(events, m, m + n)
             m, u = _decide(
-                place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m,
+                place, of, n, q, flat, stride, flat_rest, flat_rows, out, events, m,
                 doubt, doubt_of, u,
             )  # fmt: skip
             n = 0
@@ -717,6 +843,7 @@ def match_events(c, nodes, t, batch, counters):
     line = np.empty((chunk, most), np.int64)
     located = np.full(chunk, -1, np.int64)
     stride = codes.shape[1] // (3 * TILE)
+    flat, flat_rest, flat_rows = codes.reshape(-1), rest.reshape(-1), t_rows.reshape(-1)
     place = np.empty(CANDIDATES, np.int64)
     of = np.empty(CANDIDATES, np.int32)
     doubt = np.empty(CANDIDATES, np.int32)
@@ -761,7 +888,7 @@ def match_events(c, nodes, t, batch, counters):
                             )  # fmt: skip
                             u = 0
                         m, u = _decide(
-                            place, of, n, q, codes, stride, rest, t_rows, sink, out, events, m,
+                            place, of, n, q, flat, stride, flat_rest, flat_rows, out, events, m,
                             doubt, doubt_of, u,
                         )  # fmt: skip
                         n = 0
