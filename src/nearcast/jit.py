@@ -28,6 +28,7 @@ __all__ = [
     "kernel_sources",
     "module_cache",
     "parallel_threads",
+    "prefetcher",
 ]
 
 #: Typed by the arrays it is called with, not by annotations.
@@ -143,25 +144,26 @@ def prefetcher() -> Kernel:
     Nothing waits for it, so lines come while others are worked on.
     """
     if not compiled():
-        return lambda array, index: None
-    numba = _numba()
+        return lambda *_: None
     from llvmlite import ir
     from numba.core import types
+    from numba.extending import intrinsic
 
-    def prefetch(typing: Any, array: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-            asked = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-            intrinsic = builder.module.declare_intrinsic("llvm.prefetch", [byte], asked)
-            data = context.make_array(signature.args[0])(context, builder, given[0]).data
-            line = builder.bitcast(builder.gep(data, [given[1]]), byte)
-            read, keep, is_data = (ir.Constant(number, value) for value in (0, 3, 1))
-            builder.call(intrinsic, [line, read, keep, is_data])
-            return context.get_dummy_value()
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        asked = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        line = builder.bitcast(builder.gep(data, [given[1]]), byte)
+        read, keep, is_data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(asked, [line, read, keep, is_data])
+        return context.get_dummy_value()
 
+    def prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - its type is known
         return types.void(array, types.intp), generate
 
-    return numba.extending.intrinsic(prefetch)
+    made: Kernel = intrinsic(prefetch)
+    return made
 
 
 def _interpreted(function: Kernel) -> Kernel:
