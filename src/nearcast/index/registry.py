@@ -73,7 +73,7 @@ _ENTRIES = {
             name="pivot",
             target="nearcast.index.pivot:Pivot",
             summary="ours: tiles of 512 under a tree of hulls, decided a cache line at a time",
-            subscriptions=Capabilities(words=True, threads=True),
+            subscriptions=_TEXTUAL,
             events=Capabilities(threads=True),
             start=(64, 2_000_000),
         ),

@@ -1,6 +1,7 @@
 """`pivot`, ours: every clause by its most selective access path.
 
-Clauses with words stand in the list of their rarest word, ordered by place.
+Clauses with words and a place stand in cells of the plane, by their rarest word; those without
+a place, or with one that is too large for cells, in the list of that word.
 Selective clauses, and all live events, stand in tiles of 512 whose members lie near each
 other in the columns that tell most of them apart; a tree finds the tiles, and for a tile a
 few cache lines decide on many members at once. Broad clauses, which so many events
@@ -13,6 +14,8 @@ time while matches wait is the DI-Tree when its broad clauses have doubled.
 """
 
 from __future__ import annotations
+
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +31,11 @@ from nearcast.index.base import (
 )
 from nearcast.index.di_tree import DITree
 from nearcast.index.pivot import kernels
+from nearcast.index.pivot.boxed import PlacedClauses, without_places
 from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.index.pivot.event_tiles import EventTiles
 from nearcast.index.pivot.word_lists import WordLists
+from nearcast.kernels.tokens import scan_rows
 
 __all__ = ["Pivot"]
 
@@ -45,6 +50,8 @@ _ASIDE = 4096
 #: Clauses that are looked through one by one before there are tiles: a shelf has room for
 #: thousands, a megabyte of it.
 _FEW = 64
+#: Held by who makes what boxes are matched with; others wait for it.
+_MAKING = Lock()
 
 
 class Pivot:
@@ -64,6 +71,8 @@ class Pivot:
         self._bottom = np.empty(0)
         self._top = np.empty(0)
         """By column: the hull of all finite ends so far."""
+        self._boxed: PlacedClauses | None = None
+        """The clauses in tiles and DI-Tree once more, since an event came that was a box."""
         self._events = EventTiles(events)
 
     def add_clauses(self, rows: Rows) -> None:
@@ -83,6 +92,8 @@ class Pivot:
             self._few = rows if self._small else rows[:0]
             if self._small:
                 return
+        if self._boxed is not None:
+            self._box(rows)
         if self._broad is None and rows.size < _ENOUGH:
             self._clauses.add_clauses(rows)
             return
@@ -108,12 +119,21 @@ class Pivot:
     @property
     def one_step(self) -> ClauseTiles | None:
         """Where a plain subscription comes or moves in one step, from its id to its tile."""
-        return None if self._small or self._broad is not None else self._clauses
+        alone = not self._small and self._broad is None and self._boxed is None
+        return self._clauses if alone else None
+
+    def _box(self, rows: Rows) -> None:
+        """Let boxes meet these rows, too; so many that all should be planned afresh, later."""
+        assert self._boxed is not None
+        if self._boxed.worn or self.outgrown(int(rows.size)):
+            self._boxed = None
+        else:
+            self._boxed.add(rows)
 
     @property
     def worn(self) -> bool:
-        """Whether most places of the tiles have been left."""
-        return self._clauses.worn
+        """Whether most places of the tiles have been left, or cells are in the wrong place."""
+        return self._clauses.worn or self._words.worn
 
     def outgrown(self, rows: int) -> bool:
         """Whether so many more rows are a fair part of all: planning afresh then pays."""
@@ -148,6 +168,8 @@ class Pivot:
         if self._small:
             self._few = self._few[~np.isin(self._few, rows)]
             return
+        if self._boxed is not None:
+            self._boxed.remove(rows)
         if self._broad is None:
             self._clauses.remove_clauses(rows)
             return
@@ -183,6 +205,45 @@ class Pivot:
             found = _merged(found, self._words.match(batch, 0, batch.size, counters))
         return found
 
+    def match_boxes(
+        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+    ) -> Pairs:
+        """`match_events` as if event i were everywhere in boxes[i].
+
+        The first call makes cells of the clauses without words: a second for a million. From
+        then on they are kept up to date.
+        """
+        if self._small:
+            t = self._store.table
+            found: Pairs = (self._few, self._few)
+            if self._few.size:
+                found = scan_rows(t, self._few, batch, boxes, counters)
+        else:
+            found = self._boxes_met(batch, boxes, counters)
+        if batch.word.size and len(self._words):
+            found = _merged(found, self._words.match_boxes(batch, boxes, counters))
+        return found
+
+    def _boxes_met(
+        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+    ) -> Pairs:
+        """`match_boxes` for the clauses in tiles and DI-Tree."""
+        with _MAKING:
+            boxed = self._boxed
+            if boxed is None:
+                boxed = PlacedClauses(self._store, self._wordless())
+                self._boxed = boxed
+        placeless = without_places(batch)
+        found = self._clauses.match_events(placeless, counters)
+        if self._broad is not None:
+            found = _merged(found, self._broad.match_events(placeless, counters))
+        return _merged(found, boxed.match(placeless, boxes, counters))
+
+    def _wordless(self) -> Rows:
+        """The rows in tiles and DI-Tree."""
+        broad = np.flatnonzero(self._is_broad).astype(np.int32)
+        return np.concatenate([self._clauses.rows(), broad])
+
     def _look_through(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
         t = self._store.table
         counters[0] += stop - first
@@ -210,7 +271,8 @@ class Pivot:
         broad = 0 if self._broad is None else self._broad.memory_bytes()
         own = int(self._few.nbytes + self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
         parts = (self._clauses, self._words, self._events)
-        return sum(part.memory_bytes() for part in parts) + broad + own
+        boxed = 0 if self._boxed is None else self._boxed.memory_bytes()
+        return sum(part.memory_bytes() for part in parts) + broad + boxed + own
 
     def check_invariants(self) -> None:
         """Raise AssertionError where a part contradicts its store."""
@@ -221,6 +283,8 @@ class Pivot:
         if self._small:
             assert np.array_equal(np.sort(self._few), live)
             live = live[:0]
+        if self._boxed is not None:
+            self._boxed.check_rows(live)
         if self._broad is not None:
             self._broad.check_invariants()
             flags = np.zeros(self._store.rows, bool)

@@ -133,7 +133,7 @@ class TileTree(ABC):
     def _add(self, rows: Rows) -> None:
         """Add rows: one by one, or by planning anew where they outnumber those that are here."""
         self._make_known(self._store.rows)
-        here = self._rows() if rows.size > kernels.TILE else rows
+        here = self.rows() if rows.size > kernels.TILE else rows
         if rows.size > kernels.TILE and rows.size > here.size:
             self._build(np.concatenate([here, rows]))
         else:
@@ -162,9 +162,9 @@ class TileTree(ABC):
 
     def _wear(self) -> None:
         """What to do about tiles that are mostly empty."""
-        self._build(self._rows())
+        self._build(self.rows())
 
-    def _rows(self) -> Rows:
+    def rows(self) -> Rows:
         """The rows that are here."""
         found: Rows = np.flatnonzero(self._tiles.where >= 0).astype(np.int32)
         return found
@@ -267,7 +267,7 @@ class TileTree(ABC):
     def check_rows(self, live: Rows) -> None:
         """Every row stands where the tree leads, once, and within the hulls on its way."""
         t = self._tiles
-        assert np.array_equal(self._rows(), live)
+        assert np.array_equal(self.rows(), live)
         assert sorted(self._found()) == live.tolist()
         places = t.where[live]
         assert np.unique(places).size == places.size

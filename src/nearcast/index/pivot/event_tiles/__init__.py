@@ -135,7 +135,7 @@ class EventTiles(TileTree):
         """Add event rows."""
         self._add(rows)
         if self._outgrown(len(self._events)):
-            self._build(self._rows())
+            self._build(self.rows())
 
     def _outgrown(self, here: int) -> bool:
         """Whether events that came one at a time have brought columns without codes.

@@ -1,4 +1,8 @@
-"""Clauses with words: `pivot`'s lists by rarest word. See `kernels` for how a match works."""
+"""Clauses with words: `pivot`'s lists by rarest word. See `kernels` for how a match works.
+
+Those with a place that is no larger than most stand in cells (`word_cells`) instead, once
+there are enough of them to tell how large cells should be.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ import numpy.typing as npt
 
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
+from nearcast.index.pivot.kernels import merged
+from nearcast.index.pivot.word_cells import NO_BOXES, Boxes, WordCells
 from nearcast.index.pivot.word_lists import kernels
 
 __all__ = ["Lists", "WordLists"]
@@ -18,6 +24,8 @@ I8 = npt.NDArray[np.int64]
 F4 = npt.NDArray[np.float32]
 
 _CLASSES = 32
+#: Clauses from which on some may stand in cells.
+_ENOUGH = 1024
 
 
 class Lists(NamedTuple):
@@ -46,6 +54,7 @@ class Lists(NamedTuple):
     home: I4
     """The word a clause stands under, −1: not here."""
     where: I4
+    """Its place in the pool, −2 in cells."""
     # Of the pool.
     used: I8
     free: I8
@@ -87,7 +96,10 @@ class WordLists:
     def __init__(self, clauses: ClauseStore) -> None:
         self._clauses = clauses
         self._lists = _no_lists()
+        self._cells = WordCells(clauses)
         self._count = 0
+        self._divided = 0
+        """How many there were when places were last looked at."""
 
     def __len__(self) -> int:
         return self._count
@@ -106,13 +118,44 @@ class WordLists:
         found[known] = home[rows[known]] >= 0
         return found
 
+    @property
+    def worn(self) -> bool:
+        """Whether the cells are no longer where clauses are."""
+        return self._cells.worn
+
     def add_clauses(self, rows: Rows) -> None:
         """Add clause rows that have words: microseconds each, less in bulk."""
         self._count += rows.size
         self._widen()
+        c, t = self._clauses.table, self._lists
+        kernels.count_words(c, rows, t.frequency, 1)
+        kernels.choose(c, rows, t.frequency, t.home)
+        few = 2 * len(self._cells) < self._count
+        if few and self._count >= max(_ENOUGH, 2 * self._divided):
+            rows = self._divide()
+        elif len(self._cells):
+            taken = self._cells.insert(rows, t.home)
+            t.where[rows[taken]] = kernels.IN_CELLS
+            rows = rows[~taken]
+        if rows.size:
+            self._list(rows)
+
+    def _divide(self) -> Rows:
+        """Make cells afresh of all that fit; returns rows that are to be in lists and are not."""
+        t = self._lists
+        self._divided = self._count
+        here = np.flatnonzero(t.home >= 0).astype(np.int32)
+        fit = self._cells.build(here, t.home)
+        listed = t.where[here] >= 0
+        moving = here[fit & listed]
+        homes = t.home[moving]
+        kernels.remove(t, moving)
+        t.home[moving] = homes
+        t.where[here[fit]] = kernels.IN_CELLS
+        return here[~fit & ~listed]
+
+    def _list(self, rows: Rows) -> None:
         c = self._clauses.table
-        kernels.count_words(c, rows, self._lists.frequency, 1)
-        kernels.choose(c, rows, self._lists.frequency, self._lists.home)
         words, coming = np.unique(self._lists.home[rows], return_counts=True)
         self._grow_pool(int(kernels.places_for(self._lists, words, coming)))
         kernels.make_room(self._lists, words, coming)
@@ -150,36 +193,68 @@ class WordLists:
     def remove_clauses(self, rows: Rows) -> None:
         """Forget clause rows; all of them must be here."""
         self._count -= rows.size
-        kernels.count_words(self._clauses.table, rows, self._lists.frequency, -1)
-        kernels.remove(self._lists, rows)
+        t = self._lists
+        kernels.count_words(self._clauses.table, rows, t.frequency, -1)
+        in_cells = t.where[rows] == kernels.IN_CELLS
+        celled = rows[in_cells]
+        if celled.size:
+            self._cells.remove(celled, t.home)
+            t.home[celled] = t.where[celled] = -1
+            rows = rows[~in_cells]
+        if rows.size:
+            kernels.remove(t, rows)
 
     def match(self, batch: EventBatch, first: int, stop: int, counters: Counters) -> Pairs:
         """(events counted from `first`, clause rows), in the order of events."""
+        return self._match(batch, NO_BOXES, first, stop, counters)
+
+    def match_boxes(self, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:
+        """The same of all events, as if each were everywhere in its box."""
+        return self._match(batch, boxes, 0, batch.size, counters)
+
+    def _match(
+        self, batch: EventBatch, boxes: Boxes, first: int, stop: int, counters: Counters
+    ) -> Pairs:
+        if not len(self._cells):
+            return self._match_lists(batch, boxes, first, stop, counters)
+        found = self._cells.match(batch, boxes, first, stop, counters)
+        if len(self._cells) == self._count:
+            return found
+        more = self._match_lists(batch, boxes, first, stop, counters)
+        both: Pairs = merged(*found, *more) if more[0].size else found
+        return both
+
+    def _match_lists(
+        self, batch: EventBatch, boxes: Boxes, first: int, stop: int, counters: Counters
+    ) -> Pairs:
         c, t = self._clauses.table, self._lists
         found: Pairs = kernels.match(
             c.start, c.count, c.attr, c.low, c.high,
             c.extra, c.word_start, c.word_count, c.word,
             t.head, t.row, t.signature, t.others, t.box, t.hull, t.group,
             batch.start, batch.attr, batch.value, batch.word_start, batch.word, batch.columns,
-            first, stop, counters,
+            boxes, first, stop, counters,
         )  # fmt: skip
         return found
 
     def memory_bytes(self) -> int:
         """Bytes of all tables."""
-        return sum(int(array.nbytes) for array in self._lists)
+        return sum(int(array.nbytes) for array in self._lists) + self._cells.memory_bytes()
 
     def check_rows(self, live: Rows) -> None:
-        """Each row stands once, under one of its words, within its block's hull."""
+        """Each row stands under one of its words, in cells or once within its block's hull."""
         t = self._lists
         assert np.array_equal(np.flatnonzero(t.home >= 0), live)
-        here = np.flatnonzero(t.home >= 0)
+        here = np.flatnonzero(t.where >= 0)
         assert np.array_equal(t.row[t.where[here]], here)
+        self._cells.check_rows(live[t.where[live] == kernels.IN_CELLS], t.home)
         frequency = np.zeros_like(t.frequency)
         for row in live.tolist():
             words = self._clauses.words(row)
             frequency[words] += 1
             assert t.home[row] in words
+            if t.where[row] == kernels.IN_CELLS:
+                continue
             start, length, ordered, _, _ = t.head[t.home[row]].tolist()
             at = int(t.where[row]) - start
             assert 0 <= at < length
@@ -191,4 +266,5 @@ class WordLists:
                     assert t.hull[kernels.side(block, j)] <= t.box[low]
                     assert t.box[high] <= t.hull[kernels.side(block, j + 2)]
         assert np.array_equal(frequency, t.frequency)
-        assert len(self) == live.size == t.head[:, kernels.LENGTH].sum() - t.dead.sum()
+        assert here.size == t.head[:, kernels.LENGTH].sum() - t.dead.sum()
+        assert len(self) == live.size == here.size + len(self._cells)

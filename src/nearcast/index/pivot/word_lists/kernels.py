@@ -34,6 +34,8 @@ PIECE = 4 * GROUP
 ONE = np.uint64(1)
 #: What the head of a list says.
 START, LENGTH, ORDERED, ROOM, WHOLE = 0, 1, 2, 3, 4
+#: Instead of its place: a clause that stands in cells and in no list.
+IN_CELLS = -2
 #: Set in a signature: words beside two, or predicates, remain that an entry cannot decide.
 MORE_WORDS = ONE << np.uint64(62)
 MORE_PREDICATES = ONE << np.uint64(63)
@@ -387,6 +389,7 @@ def remove(t, rows):
         t.row[k] = -1
         t.box[side(k, 0)], t.box[side(k, 2)] = np.inf, -np.inf
         t.home[row] = -1
+        t.where[row] = -1
         t.dead[word] += 1
         if 2 * t.dead[word] > t.head[word, LENGTH]:
             put_in_order(t, word)
@@ -518,7 +521,25 @@ def _by_word(pairs, used, other, top):
 
 
 @kernel
-def _asked(known, start, attr, value, word_start, word, first, stop, bounds, lacking):
+def _place(start, attr, value, boxes, e):
+    """Where an event is: x0, y0, x1, y1; −inf if it is nowhere."""
+    if boxes.shape[0] > 0:
+        if boxes[e, 0] <= boxes[e, 2] and boxes[e, 1] <= boxes[e, 3]:
+            return boxes[e, 0], boxes[e, 1], boxes[e, 2], boxes[e, 3]
+        return -np.inf, -np.inf, -np.inf, -np.inf
+    x, y = np.nan, np.nan
+    for k in range(start[e], start[e + 1]):
+        if attr[k] == 0:
+            x = value[k]
+        elif attr[k] == 1:
+            y = value[k]
+    if not (x == x and y == y):
+        x, y = -np.inf, -np.inf
+    return x, y, x, y
+
+
+@kernel
+def _asked(head, start, attr, value, word_start, word, boxes, first, stop, bounds, lacking):
     """What a few events ask of which lists: pairs (word, event) in the order of words.
 
     Notes the places of the events, and the bits of signatures that they lack.
@@ -528,21 +549,14 @@ def _asked(known, start, attr, value, word_start, word, first, stop, bounds, lac
     top = 0
     for e in range(first, stop):
         # An event without a place meets entries without one only: those that end nowhere.
-        x, y = np.nan, np.nan
-        for k in range(start[e], start[e + 1]):
-            if attr[k] == 0:
-                x = value[k]
-            elif attr[k] == 1:
-                y = value[k]
-        if not (x == x and y == y):
-            x, y = -np.inf, -np.inf
+        x0, y0, x1, y1 = _place(start, attr, value, boxes, e)
         i = e - first
-        bounds[i, 0], bounds[i, 1] = _below(x), _above(x)
-        bounds[i, 2], bounds[i, 3] = _below(y), _above(y)
+        bounds[i, 0], bounds[i, 1] = _below(x1), _above(x0)
+        bounds[i, 2], bounds[i, 3] = _below(y1), _above(y0)
         has = _FLAGS
         for w in range(word_start[e], word_start[e + 1]):
             has |= _bit(word[w])
-            if word[w] < known:
+            if word[w] < head.shape[0] and head[word[w], LENGTH] > 0:
                 pairs[used] = (np.uint64(word[w]) << _EVENT_BITS) | np.uint64(i)
                 top = max(top, word[w])
                 used += 1
@@ -628,15 +642,16 @@ def _candidates(
 def match(
     c_start, c_count, c_attr, c_low, c_high, extra, c_word_start, c_word_count, c_word,
     head, row, signature, others, box, hull, group,
-    start, attr, value, word_start, word, columns, first, stop, counters,
+    start, attr, value, word_start, word, columns, boxes, first, stop, counters,
 ):  # fmt: skip
-    """(events, rows) for events first … stop of a batch.
+    """(events, rows) for events first … stop of a batch, at their points or, if there are any,
+    everywhere in their boxes.
 
     Events that come together go through the lists in the order of words, so that a list is
     in the cache for all who ask for it. Arrays one by one: as tuples they take as long to
     hand over as one event to match.
     """
-    dense = np.full(max(columns, 2), np.nan)
+    dense = np.full((max(columns, 2), 2), np.nan)  # by column: from where to where
     out = np.empty(1024, np.int32)
     events = np.empty(1024, np.int32)
     few = min(_EVENTS, stop - first)
@@ -649,7 +664,9 @@ def match(
         e0, e1 = e1, e1 + 1
         while e1 < min(e0 + _EVENTS, stop) and word_start[e1] - word_start[e0] < _WORDS:
             e1 += 1
-        pairs = _asked(head.shape[0], start, attr, value, word_start, word, e0, e1, bounds, lacking)
+        pairs = _asked(
+            head, start, attr, value, word_start, word, boxes, e0, e1, bounds, lacking
+        )  # fmt: skip
         whose, rows = _candidates(
             head, row, signature, others, box, hull, group,
             pairs, word, word_start[e0:], bounds, lacking, sink, counters,
@@ -669,12 +686,16 @@ def match(
                             dense[attr[k]] = np.nan
                     for k in range(start[e], start[e + 1]):
                         dense[attr[k]] = value[k]
+                    if boxes.shape[0] > 0:
+                        dense[:2] = np.nan
+                        if boxes[e, 0] <= boxes[e, 2] and boxes[e, 1] <= boxes[e, 3]:
+                            dense[0, 0], dense[0, 1] = boxes[e, 0], boxes[e, 2]
+                            dense[1, 0], dense[1, 1] = boxes[e, 1], boxes[e, 3]
                     filled = e
                 p = np.int64(c_start[clause])
                 p1 = p + np.int64(c_count[clause])
                 while p < p1:
-                    v = dense[c_attr[p]]
-                    if not (c_low[p] <= v <= c_high[p]):
+                    if not (c_low[p] <= dense[c_attr[p], 1] and dense[c_attr[p], 0] <= c_high[p]):
                         break
                     p += 1
                 if p < p1:

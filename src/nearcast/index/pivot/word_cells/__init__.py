@@ -1,0 +1,214 @@
+"""Clauses with a place, by cell and word: `pivot`'s cells. See `kernels` for how a match works."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
+from nearcast.index.columns import grown
+from nearcast.index.pivot.word_cells import kernels
+
+__all__ = ["NO_BOXES", "Boxes", "Cells", "WordCells"]
+
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+Boxes = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+#: For events at points.
+NO_BOXES: Boxes = np.empty((0, 4))
+_CLASSES = 48
+#: A clause so many times as large as most would stand in too many cells.
+_WIDE = 8.0
+#: How much larger than the places of today the grid is, on each side.
+_MARGIN = 1.0
+
+
+class Cells(NamedTuple):
+    """What kernels see."""
+
+    # By node.
+    child: I4
+    """The first of its four children, 0: none, it is a cell."""
+    head: I8
+    """(node, 5): start in the pool, length, how much of it is in order, room, dead."""
+    # By entry, all cells in one pool.
+    shelf: I4
+    """Where the boards of a cell begin, counted from its start; a quarter of its places."""
+    word: I4
+    """The word it stands under."""
+    sides: npt.NDArray[np.uint64]
+    rest: I4
+    """(entry, 4): see `kernels.SECOND`; of a free span, the last leads to the next."""
+    # One each.
+    plan: F8
+    """x and y where the grid begins, lines a unit of x and of y."""
+    used: I8
+    """Places of the pool, nodes, and clauses that came from outside of the grid."""
+    free: I8
+    """By power of two: a free span, −1 for none."""
+
+
+def _no_cells(plan: F8, nodes: int, places: int) -> Cells:
+    return Cells(
+        child=np.zeros(nodes, np.int32),
+        head=np.zeros((nodes, 5), np.int64),
+        shelf=np.zeros(places // 4 + 1, np.int32),
+        word=np.empty(places, np.int32),
+        sides=np.empty(places, np.uint64),
+        rest=np.empty((places, 4), np.int32),
+        plan=plan,
+        used=np.zeros(3, np.int64),
+        free=np.full(_CLASSES, -1, np.int64),
+    )
+
+
+class WordCells:
+    """Rows that have a place, each under a word that its holder has chosen.
+
+    Adding or removing one takes microseconds; a cell is put in order, or divided, once in some
+    dozens of additions.
+    """
+
+    def __init__(self, clauses: ClauseStore) -> None:
+        self._clauses = clauses
+        self._cells = _no_cells(np.zeros(4), 1, 0)
+        self._count = 0
+        self._words = 1
+        """One more than the highest word."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def worn(self) -> bool:
+        """Whether many came from outside of the grid: a new one would be divided better."""
+        return 4 * int(self._cells.used[2]) > self._count + 4096
+
+    def build(self, rows: Rows, home: I4) -> Flags:
+        """Hold those of the rows that cells are good for, and nothing else; tells which."""
+        t = self._clauses.table
+        fit, size = kernels.placed(t.start, t.count, t.attr, t.low, t.high, rows)
+        if fit.any():
+            fit &= size <= _WIDE * np.median(size[fit])
+        hull = kernels.extent(t.start, t.low, t.high, rows[fit])
+        with np.errstate(all="ignore"):  # any plan is right; one over such numbers is slow
+            side = np.maximum(hull[2:] - hull[:2], np.finfo(float).tiny)
+            lines = 2.0**kernels.BITS / ((1 + 2 * _MARGIN) * side)
+            plan = np.nan_to_num(np.concatenate([hull[:2] - _MARGIN * side, lines]))
+        while True:
+            chosen = rows[fit]
+            places = kernels.all_lines(t.start, t.low, t.high, chosen, plan)
+            child, cells, item = kernels.divided(places)
+            crowded = kernels.crowded(cells, item, chosen.size)
+            if not crowded.any():
+                break
+            fit[np.flatnonzero(fit)[crowded]] = False
+        word, rest = kernels.entries_of(
+            t.count, t.extra, t.word_start, t.word_count, t.word, chosen, home
+        )
+        table = _no_cells(plan, child.size, int(kernels.places_for(cells)))
+        table.child[:] = child
+        kernels.fill(table, t.start, t.low, t.high, cells, item, word, rest)
+        self._cells = table
+        self._count = chosen.size
+        self._words = 1 + int(word.max(initial=0))
+        return fit
+
+    def insert(self, rows: Rows, home: I4) -> Flags:
+        """Take in those of the rows that cells are good for; tells which."""
+        t = self._clauses.table
+        taken = np.zeros(rows.size, bool)
+        done = 0
+        while done < rows.size:
+            done, places = kernels.insert_many(
+                self._cells, t.start, t.count, t.attr, t.low, t.high,
+                t.extra, t.word_start, t.word_count, t.word, rows, home, taken, done,
+            )  # fmt: skip
+            if places:
+                self.grow(int(places))
+        self.note(rows[taken], home)
+        return taken
+
+    def note(self, rows: Rows, home: I4) -> None:
+        """Count rows that are in."""
+        if rows.size:
+            self._count += rows.size
+            self._words = max(self._words, 1 + int(home[rows].max()))
+
+    @property
+    def table(self) -> Cells:
+        """For kernels of who holds the cells."""
+        return self._cells
+
+    def grow(self, places: int) -> None:
+        """Room for so many more entries, and for the nodes of one addition."""
+        t = self._cells
+        word = grown(t.word, int(t.used[0]) + places)
+        nodes = int(t.used[1]) + 4 * kernels.MOST_CELLS
+        self._cells = t._replace(
+            word=word,
+            child=grown(t.child, nodes),
+            head=grown(t.head, nodes),
+            shelf=grown(t.shelf, word.size // 4 + 1),
+            sides=grown(t.sides, word.size),
+            rest=grown(t.rest, word.size),
+        )
+
+    def remove(self, rows: Rows, home: I4) -> None:
+        """Forget rows, all of which are here."""
+        t = self._clauses.table
+        self._count -= rows.size
+        kernels.remove_many(self._cells, t.start, t.low, t.high, rows, home)
+
+    def match(
+        self, batch: EventBatch, boxes: Boxes, first: int, stop: int, counters: Counters
+    ) -> Pairs:
+        """(events counted from `first`, rows), in the order of events."""
+        c, t = self._clauses.table, self._cells
+        found: Pairs = kernels.match(
+            c.start, c.count, c.attr, c.low, c.high,
+            c.extra, c.word_start, c.word_count, c.word,
+            t.child, t.head, t.shelf, t.word, t.sides, t.rest, t.plan,
+            batch.start, batch.attr, batch.value, batch.word_start, batch.word,
+            boxes, first, stop, self._words, counters,
+        )  # fmt: skip
+        return found
+
+    def memory_bytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(int(array.nbytes) for array in self._cells)
+
+    def check_rows(self, rows: Rows, home: I4) -> None:
+        """Each row stands in the cells that it reaches, once, by board, with its own sides."""
+        t = self._cells
+        c = self._clauses.table
+        lines = kernels.all_lines(c.start, c.low, c.high, rows, t.plan)
+        wanted: dict[int, set[int]] = {}
+        where: dict[int, tuple[int, int, int]] = {}
+        for row, its in zip(rows.tolist(), lines.tolist(), strict=True):
+            met, n = kernels.cells_met(t.child, *its, np.empty((1, 4), np.int64))
+            for node, x, y, bits in met[:n].tolist():
+                wanted.setdefault(node, set()).add(row)
+                where[node] = x, y, bits
+        by_row = dict(zip(rows.tolist(), lines.tolist(), strict=True))
+        for node in range(int(t.used[1])):
+            start, length, ordered, room, dead = t.head[node].tolist()
+            assert not (t.child[node] and length)
+            assert 0 <= ordered <= length <= room
+            entries = np.arange(start, start + length)
+            live = entries[t.rest[entries, kernels.ROW] != kernels.GONE]
+            found = [int(kernels.row_of(t.rest[k, kernels.ROW])) for k in live]
+            assert len(found) == length - dead == len(set(found))
+            assert set(found) == wanted.get(node, set())
+            for k, row in zip(live.tolist(), found, strict=True):
+                assert t.word[k] == max(home[row], 0) < self._words
+                assert t.sides[k] == kernels.sides_in(*by_row[row], *where[node])
+                if k < start + ordered:
+                    board = start // 4 + (int(t.word[k]) & (kernels.boards_of(room) - 1))
+                    assert t.shelf[board] <= k - start < t.shelf[board + 1]
+        assert self._count == rows.size
