@@ -666,7 +666,13 @@ def test_clauses_with_words_come_and_go(kind, columns, most):
     assert matches > 0
 
 
-def test_a_word_in_every_clause_and_a_word_in_none():
+@pytest.fixture
+def lists_only(monkeypatch):
+    """However many clauses have a place, all of them stand in lists."""
+    monkeypatch.setattr("nearcast.index.pivot.word_lists._ENOUGH", 10**9)
+
+
+def test_a_word_in_every_clause_and_a_word_in_none(lists_only):
     w = Wordy("even", columns=2, most=2)
     n = 3000
     batch = w.some_clauses(n)
@@ -680,7 +686,7 @@ def test_a_word_in_every_clause_and_a_word_in_none():
     assert w.check(40) > 0
 
 
-def test_more_events_than_go_through_the_lists_together():
+def test_more_events_than_go_through_the_lists_together(lists_only):
     w = Wordy("even", columns=2, most=2)
     w.vocabulary = 5000  # more than one pass of the sort by word
     w.add(3000)
@@ -692,7 +698,7 @@ def test_more_events_than_go_through_the_lists_together():
     assert w.check(batch=World.some_events(w, 4)._replace(**asked)) > 100
 
 
-def test_regions_that_end_nowhere_and_events_without_a_place():
+def test_regions_that_end_nowhere_and_events_without_a_place(lists_only):
     """Sides beyond what a float32 holds, in lists long enough to be ordered by place."""
     w = Wordy("even", columns=2, most=2)
     sides = np.array([-np.inf, -1e300, -1e39, 0.0, 0.5, 1.0, 1e39, 1e300, np.inf])
@@ -742,7 +748,7 @@ def test_only_entries_of_blocks_that_are_looked_into_are_counted():
     assert counters[:3].tolist() == [2, 128, 128]
 
 
-def test_the_dead_of_a_list_stay_until_they_are_many_or_in_the_way():
+def test_the_dead_of_a_list_stay_until_they_are_many_or_in_the_way(lists_only):
     w = Wordy("even", columns=2, most=2)
     low = w.rng.random((3000, 2)) * 0.5
     w.add(0, boxes_with_a_word(low, low + 0.3, 7))
@@ -756,7 +762,7 @@ def test_the_dead_of_a_list_stay_until_they_are_many_or_in_the_way():
     assert w.check() > 0
 
 
-def test_what_comes_to_a_long_list_is_ordered_in_pieces():
+def test_what_comes_to_a_long_list_is_ordered_in_pieces(lists_only):
     w = Wordy("even", columns=2, most=2)
     low = w.rng.random((9000, 2)) * 0.9
     w.add(0, boxes_with_a_word(low[:6000], low[:6000] + 0.1, 7))
@@ -774,3 +780,213 @@ def test_what_comes_to_a_long_list_is_ordered_in_pieces():
     head = w.index._words._lists.head[7].tolist()
     assert head[2] == head[4] > 8000
     assert matches + w.check() > 0
+
+
+# -- cells, and events that are boxes ------------------------------------------
+
+
+class Boxy(Wordy):
+    """Clauses with a whole place or none, and events that are boxes."""
+
+    def some_clauses(self, n):
+        sizes, others = columns_of(self.rng, n, self.columns - 2, self.most)
+        placed = self.rng.random(n) < 0.8
+        parts = [
+            np.concatenate([[0, 1] if has else [], others[i:j] + 2])
+            for has, (i, j) in zip(placed, pairwise(runs(sizes).tolist()), strict=True)
+        ]
+        attr = np.concatenate([np.empty(0), *parts]).astype(np.int32)
+        low, high = ends(self.rng, attr.size, self.kind)
+        start = runs([len(part) for part in parts])
+        words = self.word_runs(n, 5)
+        return ClauseBatch(np.zeros(n, np.int32), start, attr, low, high, {}, *words)
+
+    def some_boxes(self, n):
+        """Boxes whose sides are those of clauses, or in between."""
+        t, used = self.clauses.table, self.clauses._predicates.used
+        sides = ends(self.rng, 2 * n, self.kind)[0].reshape(n, 2), self.rng.random((n, 2))
+        if used:
+            k = self.rng.integers(0, used, (2, n, 2))
+            sides = t.low[k[0]], t.high[k[1]]
+        low, high = np.minimum(*sides), np.maximum(*sides)
+        narrow = self.rng.random(n) < 0.3
+        high[narrow] = low[narrow]
+        return np.hstack([low, high])
+
+    def check_boxes(self, n=40):
+        """Compare with one event and one clause at a time; returns how many pairs there are."""
+        self.index.check_invariants()
+        batch, boxes = self.some_events(n), self.some_boxes(n)
+        counters = new_counters()
+        numbers, rows = self.index.match_boxes(batch, boxes, counters)
+        assert bool((np.diff(numbers) >= 0).all())
+        found = pairs(numbers, rows)
+        assert len(set(found)) == len(found)
+        assert set(found) == self.meeting(batch, boxes)
+        assert counters[2] == len(found)
+        return len(found)
+
+    def meeting(self, batch, boxes):
+        """What the scan says of clauses without their places, if those meet the box."""
+        live = self.clauses.live_rows()
+        bare, scan = ClauseStore(), None
+        t = self.clauses.table
+        placed = {}
+        for row in live.tolist():
+            a = int(t.start[row])
+            b = a + int(t.count[row])
+            box = self.clauses.box(row)
+            skipped = 0 if box is None else 2
+            words = Extra(words=self.clauses.words(row).tolist())
+            rest = slice(a + skipped, b)
+            placed[bare.append(0, t.attr[rest].tolist(), t.low[rest], t.high[rest], words)] = (
+                row,
+                box,
+            )
+        scan = Scan(bare, EventStore())
+        scan.add_clauses(bare.live_rows())
+        found = set()
+        for e, number in pairs(*scan.match_events(batch, new_counters())):
+            row, box = placed[number]
+            x0, y0, x1, y1 = boxes[e]
+            if box is None or (box[0] <= x1 and box[1] <= y1 and x0 <= box[2] and y0 <= box[3]):
+                found.add((e, row))
+        return found
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hollow"])
+@pytest.mark.parametrize(("columns", "most"), [(2, 2), (5, 4)])
+def test_boxes_meet_clauses_that_come_and_go(kind, columns, most):
+    w = Boxy(kind, columns, most, seed=columns)
+    w.add_each(60)
+    matches = w.check_boxes()
+    w.add(2500)
+    matches += w.check_boxes() + w.check()
+    w.add_each(500)
+    matches += w.check_boxes() + w.check()
+    w.remove(0.6)
+    matches += w.check_boxes() + w.check()
+    w.add_each(300)
+    w.add(600)
+    matches += w.check_boxes() + w.check()
+    assert w.index._boxed is not None
+    w.remove(1.0)
+    assert w.check_boxes() == 0
+    w.add_each(20)
+    matches += w.check_boxes() + w.check()
+    assert matches > 0
+
+
+def test_boxes_meet_the_few_clauses_before_there_are_tiles():
+    w = Boxy("even", columns=4, most=2)
+    w.index = Pivot(w.clauses, w.events)
+    assert w.check_boxes() == 0
+    w.add_each(40)
+    assert w.index._small
+    assert w.check_boxes() > 0
+    w.add(500)
+    assert w.check_boxes() > 0
+
+
+def test_boxes_meet_broad_clauses(monkeypatch):
+    monkeypatch.setattr("nearcast.index.pivot._ENOUGH", 100)
+    w = Boxy("even", columns=4, most=2)
+    w.add(1500)
+    assert w.index._broad is not None
+    assert w.check_boxes() > 0
+    w.remove(0.3)
+    w.add(300)
+    assert w.check_boxes() > 0
+
+
+def test_an_event_that_is_nowhere_meets_no_place():
+    w = Boxy("even", columns=2, most=2)
+    w.add(3000)
+    batch = w.some_events(3)
+    nowhere = np.array([[INF, INF, -INF, -INF]] * 3)
+    numbers, rows = w.index.match_boxes(batch, nowhere, new_counters())
+    assert numbers.size > 0
+    assert all(w.clauses.box(row) is None for row in rows.tolist())
+
+
+def placed_clauses(w, n, side, words, offset=0.0):
+    """Small clauses all over the unit square, each under some of a few words."""
+    low = w.rng.random((n, 2)) + offset
+    batch = boxes_with_a_word(low, low + side * w.rng.random((n, 2)), 0)
+    return batch._replace(word=w.rng.integers(0, words, n).astype(np.int32))
+
+
+def check_points(w, at, words):
+    """Every event has all of the words."""
+    n = len(at)
+    asked = {"word_start": np.arange(n + 1) * words, "word": np.tile(np.arange(words), n)}
+    asked["word"] = asked["word"].astype(np.int32)
+    return w.check(batch=points(at, 2)._replace(**asked))
+
+
+def test_cells_are_divided_as_clauses_come():
+    w = Wordy("even", columns=2, most=2)
+    w.add(0, placed_clauses(w, 1500, 0.02, 5))
+    cells = w.index._words._cells
+    assert len(cells) == 1500
+    before = int(cells.table.used[1])
+    for _ in range(15):
+        w.add(0, placed_clauses(w, 400, 0.02, 5))
+    assert len(cells) == 7500
+    assert int(cells.table.used[1]) > 2 * before
+    assert check_points(w, w.rng.random((60, 2)), 5) > 0
+    w.remove(0.9)
+    w.add(0, placed_clauses(w, 300, 0.02, 5))
+    assert check_points(w, w.rng.random((60, 2)), 5) > 0
+
+
+def test_large_places_are_left_to_the_lists():
+    w = Wordy("even", columns=2, most=2)
+    low = np.vstack([w.rng.random((3000, 2)), np.zeros((50, 2))])
+    high = np.vstack([low[:3000] + 0.001, np.ones((50, 2))])
+    w.add(0, boxes_with_a_word(low, high, 3))
+    words = w.index._words
+    assert (len(words._cells), words._lists.head[3, 1]) == (3000, 50)
+    assert check_points(w, w.rng.random((60, 2)), 5) >= 60 * 50
+    w.remove(0.5)
+    assert check_points(w, w.rng.random((60, 2)), 5) > 0
+
+
+def test_clauses_from_elsewhere_wear_the_cells():
+    w = Wordy("even", columns=2, most=2)
+    w.add(0, placed_clauses(w, 1500, 0.02, 5))
+    for _ in range(6):
+        w.add(0, placed_clauses(w, 500, 0.02, 5, offset=40.0))
+    assert w.index.worn
+    at = np.vstack([w.rng.random((30, 2)), 40 + w.rng.random((30, 2))])
+    assert check_points(w, at, 5) > 0
+    w.index = w.index.rebuilt(w.clauses.live_rows())
+    assert not w.index.worn
+    assert check_points(w, at, 5) > 0
+
+
+def test_more_clauses_in_one_place_than_a_cell_takes():
+    w = Wordy("even", columns=2, most=2)
+    n = 70_000
+    batch = boxes_with_a_word([[0.0, 0.0]] * n, [[1.0, 1.0]] * n, 0)
+    w.add(0, batch._replace(word=np.arange(n, dtype=np.int32)))
+    assert len(w.index._words._cells) == 0
+    asked = {"word_start": np.array([0, 3]), "word": np.array([5, 9, 69_999], np.int32)}
+    found = w.index.match_events(points([[0.5, 0.5]], 2)._replace(**asked), new_counters())[1]
+    assert sorted(found.tolist()) == [5, 9, 69_999]
+
+
+def test_more_words_than_bits_for_them():
+    w = Wordy("even", columns=2, most=2)
+    w.vocabulary = 300_000
+    n = 3000
+    low = w.rng.random((n, 2))
+    word = np.sort(w.rng.integers(0, w.vocabulary, (n, 2)), axis=1).astype(np.int32)
+    word[:, 1] += 1
+    batch = boxes_with_a_word(low, low + 0.3, 0)
+    w.add(0, batch._replace(word_start=np.arange(n + 1) * 2, word=word.ravel()))
+    assert len(w.index._words._cells) == n
+    asked = np.unique(word[:200] % (1 << 17) + [[[0]], [[1 << 17]]])  # bits are shared by two
+    asked = np.unique(np.concatenate([asked, word[:400].ravel()])).astype(np.int32)
+    event = points([[0.5, 0.5]], 2)._replace(word_start=np.array([0, asked.size]), word=asked)
+    assert w.check(batch=event) > 0

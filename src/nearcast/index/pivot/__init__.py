@@ -79,7 +79,11 @@ class Pivot:
         """Add clause rows: microseconds each, less in bulk."""
         if self._store.has_extras:
             wordy = self._words.chosen(rows)
-            if wordy.any():
+            number = np.count_nonzero(wordy)
+            if number == rows.size:
+                self._words.add_clauses(rows)
+                return
+            if number:
                 self._words.add_clauses(rows[wordy])
                 rows = rows[~wordy]
         if rows.size:
@@ -162,7 +166,11 @@ class Pivot:
         """Forget clause rows."""
         if len(self._words):
             wordy = self._words.holds(rows)
-            if wordy.any():
+            number = np.count_nonzero(wordy)
+            if number == rows.size:
+                self._words.remove_clauses(rows)
+                return
+            if number:
                 self._words.remove_clauses(rows[wordy])
                 rows = rows[~wordy]
         if self._small:

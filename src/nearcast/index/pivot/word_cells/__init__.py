@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot.word_cells import kernels
+from nearcast.index.pivot.word_cells.kernels import Cells
 
-__all__ = ["NO_BOXES", "Boxes", "Cells", "WordCells"]
+__all__ = ["NO_BOXES", "Boxes", "WordCells"]
 
 I4 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 Boxes = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 #: For events at points.
 NO_BOXES: Boxes = np.empty((0, 4))
-_CLASSES = 48
+_CLASSES = 20
 #: A clause so many times as large as most would stand in too many cells.
 _WIDE = 8.0
 #: How much larger than the places of today the grid is, on each side.
 _MARGIN = 1.0
-
-
-class Cells(NamedTuple):
-    """What kernels see."""
-
-    # By node.
-    child: I4
-    """The first of its four children, 0: none, it is a cell."""
-    head: I8
-    """(node, 5): start in the pool, length, how much of it is in order, room, dead."""
-    # By entry, all cells in one pool.
-    shelf: I4
-    """Where the boards of a cell begin, counted from its start; a quarter of its places."""
-    word: I4
-    """The word it stands under."""
-    sides: npt.NDArray[np.uint64]
-    rest: I4
-    """(entry, 4): see `kernels.SECOND`; of a free span, the last leads to the next."""
-    # One each.
-    plan: F8
-    """x and y where the grid begins, lines a unit of x and of y."""
-    used: I8
-    """Places of the pool, nodes, and clauses that came from outside of the grid."""
-    free: I8
-    """By power of two: a free span, −1 for none."""
 
 
 def _no_cells(plan: F8, nodes: int, places: int) -> Cells:
@@ -92,18 +65,20 @@ class WordCells:
     def build(self, rows: Rows, home: I4) -> Flags:
         """Hold those of the rows that cells are good for, and nothing else; tells which."""
         t = self._clauses.table
+        fit: Flags
         fit, size = kernels.placed(t.start, t.count, t.attr, t.low, t.high, rows)
-        if fit.any():
-            fit &= size <= _WIDE * np.median(size[fit])
-        hull = kernels.extent(t.start, t.low, t.high, rows[fit])
+        most = size[fit]
         with np.errstate(all="ignore"):  # any plan is right; one over such numbers is slow
+            if most.size:
+                fit &= size <= _WIDE * np.partition(most, most.size // 2)[most.size // 2]
+            hull = kernels.extent(t.start, t.low, t.high, rows[fit])
             side = np.maximum(hull[2:] - hull[:2], np.finfo(float).tiny)
-            lines = 2.0**kernels.BITS / ((1 + 2 * _MARGIN) * side)
-            plan = np.nan_to_num(np.concatenate([hull[:2] - _MARGIN * side, lines]))
+            scale = 2.0**kernels.BITS / ((1 + 2 * _MARGIN) * side)
+            plan = np.nan_to_num(np.concatenate([hull[:2] - _MARGIN * side, scale]))
         while True:
             chosen = rows[fit]
-            places = kernels.all_lines(t.start, t.low, t.high, chosen, plan)
-            child, cells, item = kernels.divided(places)
+            lines = kernels.all_lines(t.start, t.low, t.high, chosen, plan)
+            child, cells, item = kernels.divided(lines)
             crowded = kernels.crowded(cells, item, chosen.size)
             if not crowded.any():
                 break
@@ -111,9 +86,12 @@ class WordCells:
         word, rest = kernels.entries_of(
             t.count, t.extra, t.word_start, t.word_count, t.word, chosen, home
         )
-        table = _no_cells(plan, child.size, int(kernels.places_for(cells)))
-        table.child[:] = child
+        places = int(kernels.places_for(cells))
+        # Room for cells that move, or the first of them would wait for a copy of all.
+        table = _no_cells(plan, child.size + child.size // 8 + 64, places + (places >> 3))
+        table.child[: child.size] = child
         kernels.fill(table, t.start, t.low, t.high, cells, item, word, rest)
+        table.used[1] = child.size
         self._cells = table
         self._count = chosen.size
         self._words = 1 + int(word.max(initial=0))
@@ -139,6 +117,15 @@ class WordCells:
         if rows.size:
             self._count += rows.size
             self._words = max(self._words, 1 + int(home[rows].max()))
+
+    def note_one(self, word: int) -> None:
+        """Count a row that came in beside `insert`, under a word."""
+        self._count += 1
+        self._words = max(self._words, 1 + word)
+
+    def forget_one(self) -> None:
+        """Count a row less, which was taken out beside `remove`."""
+        self._count -= 1
 
     @property
     def table(self) -> Cells:

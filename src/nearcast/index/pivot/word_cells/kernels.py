@@ -18,7 +18,10 @@ as itself.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.index.pivot.kernels import by_event
 from nearcast.jit import kernel
@@ -51,6 +54,31 @@ _TOP = 0x7FFF
 #: The sides of an entry that is gone: no box meets them.
 _NOWHERE = np.uint64(0x7FFF7FFF7FFF7FFF)
 _LEFT, _LOWER = np.uint64(0x7FFF), np.uint64(0x7FFF0000)
+
+
+class Cells(NamedTuple):
+    """What kernels see."""
+
+    # By node.
+    child: npt.NDArray[np.int32]
+    """The first of its four children, 0: none, it is a cell."""
+    head: npt.NDArray[np.int64]
+    """(node, 5): start in the pool, length, how much of it is in order, room, dead."""
+    # By entry, all cells in one pool.
+    shelf: npt.NDArray[np.int32]
+    """Where the boards of a cell begin, counted from its start; a quarter of its places."""
+    word: npt.NDArray[np.int32]
+    """The word it stands under."""
+    sides: npt.NDArray[np.uint64]
+    rest: npt.NDArray[np.int32]
+    """(entry, 4): see `SECOND`; of a free span, the last leads to the next."""
+    # One each.
+    plan: npt.NDArray[np.float64]
+    """x and y where the grid begins, lines a unit of x and of y."""
+    used: npt.NDArray[np.int64]
+    """Places of the pool, nodes, and clauses that came from outside of the grid."""
+    free: npt.NDArray[np.int64]
+    """By power of two: a free span, −1 for none."""
 
 
 # --- the grid ---------------------------------------------------------------------------------
@@ -339,7 +367,6 @@ def fill(t, c_start, c_low, c_high, cells, item, word, rest):
         at += room
         first = cells[k, 4]
     t.used[0] = at
-    t.used[1] = t.child.size
 
 
 @kernel

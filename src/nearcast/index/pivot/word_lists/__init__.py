@@ -112,10 +112,7 @@ class WordLists:
 
     def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Which of these rows are here."""
-        home = self._lists.home
-        found = np.zeros(rows.size, bool)
-        known = rows < home.size
-        found[known] = home[rows[known]] >= 0
+        found: npt.NDArray[np.bool_] = kernels.with_homes(self._lists.home, rows)
         return found
 
     @property
@@ -128,8 +125,12 @@ class WordLists:
         self._count += rows.size
         self._widen()
         c, t = self._clauses.table, self._lists
-        kernels.count_words(c, rows, t.frequency, 1)
-        kernels.choose(c, rows, t.frequency, t.home)
+        if rows.size == 1 and len(self._cells):
+            if self._add_one(int(rows[0])):
+                return
+        else:
+            kernels.count_words(c, rows, t.frequency, 1)
+            kernels.choose(c, rows, t.frequency, t.home)
         few = 2 * len(self._cells) < self._count
         if few and self._count >= max(_ENOUGH, 2 * self._divided):
             rows = self._divide()
@@ -139,6 +140,19 @@ class WordLists:
             rows = rows[~taken]
         if rows.size:
             self._list(rows)
+
+    def _add_one(self, row: int) -> bool:
+        """Choose a home for a row and take it into cells, if that is all there is to do."""
+        c, t = self._clauses.table, self._lists
+        home = kernels.add_one(
+            c.start, c.count, c.attr, c.low, c.high,
+            c.extra, c.word_start, c.word_count, c.word,
+            t.frequency, t.home, t.where, *self._cells.table, row,
+        )  # fmt: skip
+        if home < 0:
+            return False
+        self._cells.note_one(home)
+        return True
 
     def _divide(self) -> Rows:
         """Make cells afresh of all that fit; returns rows that are to be in lists and are not."""
@@ -193,7 +207,13 @@ class WordLists:
     def remove_clauses(self, rows: Rows) -> None:
         """Forget clause rows; all of them must be here."""
         self._count -= rows.size
-        t = self._lists
+        c, t = self._clauses.table, self._lists
+        if rows.size == 1 and kernels.remove_one(
+            c.start, c.low, c.high, c.extra, c.word_start, c.word_count, c.word,
+            t.frequency, t.home, t.where, *self._cells.table, int(rows[0]),
+        ):  # fmt: skip
+            self._cells.forget_one()
+            return
         kernels.count_words(self._clauses.table, rows, t.frequency, -1)
         in_cells = t.where[rows] == kernels.IN_CELLS
         celled = rows[in_cells]

@@ -20,7 +20,9 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.index.pivot.kernels import bit_number, by_event
-from nearcast.jit import kernel
+from nearcast.index.pivot.word_cells import kernels as cells
+from nearcast.index.pivot.word_cells.kernels import Cells
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.rows import contains_sorted
 from nearcast.kernels.tokens import first_not_below
 
@@ -263,7 +265,16 @@ def count_words(c, rows, frequency, change):
             frequency[c.word[w]] += change
 
 
-@kernel
+@brief_kernel
+def with_homes(home, rows):
+    """Which of these rows have a home."""
+    out = np.zeros(rows.size, np.bool_)
+    for i in range(rows.size):
+        out[i] = rows[i] < home.size and home[rows[i]] >= 0
+    return out
+
+
+@brief_kernel
 def with_words(extra, word_count, rows):
     """Which of these rows have words."""
     out = np.zeros(rows.size, np.bool_)
@@ -284,6 +295,55 @@ def choose(c, rows, frequency, home):
             if frequency[c.word[w]] < frequency[rarest]:
                 rarest = c.word[w]
         home[row] = rarest
+
+
+@kernel
+def _rarest(extra, word_start, word_count, words, row, frequency, change):
+    """Count the words of a clause, and find the rarest."""
+    w0 = np.int64(word_start[extra[row]])
+    rarest = words[w0]
+    for w in range(w0, w0 + np.int64(word_count[extra[row]])):
+        frequency[words[w]] += change
+        if frequency[words[w]] < frequency[rarest]:
+            rarest = words[w]
+    return rarest
+
+
+@brief_kernel
+def add_one(
+    c_start, c_count, c_attr, c_low, c_high, extra, word_start, word_count, words,
+    frequency, home, where, child, head, shelf, word, sides, rest, plan, used, free, row,
+):  # fmt: skip
+    """Count and choose the words of one clause, and put it into its cells: its home, or −1 if
+    it is in no cell yet.
+
+    Arrays one by one, and the GIL kept: see `match`, and `brief_kernel`.
+    """
+    home[row] = _rarest(extra, word_start, word_count, words, row, frequency, 1)
+    if not cells.is_placed(c_start, c_count, c_attr, c_low, c_high, row):
+        return -1
+    t = Cells(child, head, shelf, word, sides, rest, plan, used, free)
+    entry = np.empty(4, np.int32)
+    cells.entry_of(c_count, extra, word_start, word_count, words, row, home[row], entry)
+    if cells.insert(t, c_start, c_low, c_high, home[row], entry) != 0:
+        return -1
+    where[row] = IN_CELLS
+    return home[row]
+
+
+@brief_kernel
+def remove_one(
+    c_start, c_low, c_high, extra, word_start, word_count, words,
+    frequency, home, where, child, head, shelf, word, sides, rest, plan, used, free, row,
+):  # fmt: skip
+    """Forget one clause if it is in cells; whether it was."""
+    if where[row] != IN_CELLS:
+        return False
+    _rarest(extra, word_start, word_count, words, row, frequency, -1)
+    t = Cells(child, head, shelf, word, sides, rest, plan, used, free)
+    cells.remove(t, c_start, c_low, c_high, home[row], row)
+    home[row], where[row] = -1, -1
+    return True
 
 
 @kernel
