@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.errors import BatchError, UnknownIdError
 from nearcast.index.base import new_counters
+from nearcast.index.pivot.boxed import PlacedClauses
 from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.matcher import facade
 from nearcast.matcher.encode import batch_of_one, encode_event
@@ -191,22 +192,20 @@ def test_saved_with_changes_that_nobody_has_seen(tmp_path) -> None:
     assert seen(Matcher.load(tmp_path / "m")) == seen(matcher)
 
 
-def test_who_comes_while_the_tree_is_packed(monkeypatch) -> None:
-    """The arrays are full and grow between the look at them and the look at the tree."""
+def test_who_comes_while_cells_for_boxes_are_made(monkeypatch) -> None:
+    """The arrays are full and grow between the look at rows and the look at their places."""
     matcher = Matcher(index="pivot", space="planar")
     matcher.add_subscriptions(subscriptions_to_arrow(crowd(100)))
     matcher.update_subscription(Subscription(id="c0", region=HERE))
     matcher.match_event(EVENTS[0])
-    tree = matcher._standing.tree
-    plain = tree._current
 
-    def and_one_more():
+    def and_some_more(clauses, rows):
         if "late" not in matcher:
             matcher.add_subscriptions([Subscription(id=f"late{k}", region=HERE) for k in range(50)])
             matcher.add_subscriptions([Subscription(id="late", region=HERE)])
-        return plain()
+        return PlacedClauses(clauses, rows)
 
-    monkeypatch.setattr(tree, "_current", and_one_more)
+    monkeypatch.setattr("nearcast.index.pivot.PlacedClauses", and_some_more)
     assert not any("late" in id for id in matcher.match_event(EVENTS[3]))
     assert sum("late" in id for id in matcher.match_event(EVENTS[3])) == 51
     matcher.check_invariants()
