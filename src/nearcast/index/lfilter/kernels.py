@@ -28,6 +28,7 @@ from nearcast.index.pt_quadtree.kernels import (
 from nearcast.jit import kernel
 from nearcast.kernels.rows import grow
 from nearcast.kernels.tokens import (
+    ANY,
     all_in,
     first_not_below,
     lookup,
@@ -100,27 +101,56 @@ def lists_ahead(cell, child, starts, lists, items, extent, x0, y0, x1, y1, stack
 
 
 @kernel
-def trie_cost(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share):
-    """The cost of the trie below its root: Cost_T of §3.3.
+def node_cost(t_lo, t_end, t_hi, t_first, node, left, share):
+    """The cost of the trie from a child of the root on: Cost_T of §3.3.
 
-    Of the first level it is known which nodes are reached. Below it, an entry's next token
-    is in the message with the probability `share`: the part of all occurrences of words
-    that the message's words make up, where the paper takes words to be equally frequent.
+    `left` tokens of the message come behind the node's own. An entry's next token is one of
+    them with the probability `share`: the part of all occurrences of words that the
+    message's words make up, where the paper takes words to be equally frequent.
     """
-    cost = 0.0
+    children = t_first[node + 1] - t_first[node]
+    below = t_hi[node] - t_end[node]
+    cost = TRIE_VISIT + (t_end[node] - t_lo[node]) * TRIE_CHECK
+    if children == 0:
+        cost += below * TRIE_CHECK
+    elif left > 0:
+        ask = left * (ASK_NODE + ASK_NODE_STEP * steps_of(children))
+        cost += min(ask, children * ASK_MESSAGE)
+        cost += share * (children * TRIE_VISIT + below * TRIE_CHECK)
+    return cost
+
+
+@kernel
+def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists, items, n):
+    """(cost, choice, cut): nodes[:cut] are left to the trie, the others to the lists.
+
+    Tokens are in the order of their frequency as a rule, so first come those that the trie
+    has little below, and their clauses are also the first in each list: what is left of the
+    lists is read, or searched for each of nodes[cut:]. Of the lists it is known how many
+    there are ahead, with how many items; those of a node are taken to be as many as among
+    all n entries. With cut = m the trie does it all.
+    """
+    reached = 0
+    for k in range(m):
+        reached += t_hi[nodes[k]] - t_lo[nodes[k]]
+    step = steps_of(1 + items / max(lists, 1.0)) * STEP
+    share_of_one = items / n
+    least, choice, cut = np.inf, BY_TRIE, m
+    by_trie = 0.0
     for k in range(m):
         node = nodes[k]
-        left = n_tokens - index[k]
-        children = t_first[node + 1] - t_first[node]
-        below = t_hi[node] - t_end[node]
-        cost += TRIE_VISIT + (t_end[node] - t_lo[node]) * TRIE_CHECK
-        if children == 0:
-            cost += below * TRIE_CHECK
-        elif left > 0:
-            ask = left * (ASK_NODE + ASK_NODE_STEP * steps_of(children))
-            cost += min(ask, children * ASK_MESSAGE)
-            cost += share * (children * TRIE_VISIT + below * TRIE_CHECK)
-    return cost
+        both = by_trie + lists * (VISIT + step) + reached * share_of_one * CHECK
+        read = both + (n - t_lo[node]) * share_of_one * SCAN
+        searched = both + PRUNE + lists * (m - k) * step
+        if read < least:
+            least, choice, cut = read, BY_LISTS, k
+        if searched < least:
+            least, choice, cut = searched, BY_PRUNING, k
+        by_trie += node_cost(t_lo, t_end, t_hi, t_first, node, n_tokens - index[k], share)
+        reached -= t_hi[node] - t_lo[node]
+    if by_trie < least:
+        least, choice, cut = by_trie, BY_TRIE, m
+    return least, choice, cut
 
 
 @kernel
@@ -137,7 +167,7 @@ def long_lists_first(lists, n, starts, m):
 
 @kernel
 def prune_lists(
-    cell, starts, item, lists, n_lists, nodes, index, m,
+    cell, starts, item, lists, n_lists, nodes, index, cut, m,
     t_token, t_lo, t_end, t_hi, t_first,
     row, box, start, token, more,
     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
@@ -145,7 +175,7 @@ def prune_lists(
 ):  # fmt: skip
     """HybridPrune over lists[:n_lists]: only items below trie nodes that the message reaches.
 
-    `nodes` are the root's children; below them, whatever is cheaper at each node: compare
+    nodes[cut:m] are children of the root; below them, whatever is cheaper at each node: compare
     what is left of the list, or ask the trie on. Returns (out, n, stack).
     """
     visits, looked, cost = 0, 0, 0.0
@@ -156,7 +186,7 @@ def prune_lists(
         last = starts[list_node + 1]
         position = starts[list_node]
         steps = steps_of(last - position)
-        for first in range(m):
+        for first in range(cut, m):
             c = nodes[first]
             cost += steps * STEP
             position = first_not_below(item, position, last, t_lo[c])
@@ -298,8 +328,8 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             )
         estimate = ahead * VISIT + items * (SCAN + CHECK)
         choice = BY_LISTS
-        m = 0
-        asked = n_tokens * ASK_ROOT
+        m, cut = 0, 0
+        asked = n_tokens * (ASK_ROOT + WEIGH)
         n_words = w_start[at + 1] - w_start[at]
         every = 1 + n_words // _WEIGHED
         look_on = items * (SCAN + CHECK) > n_words // every * WEIGH + PRUNE
@@ -311,48 +341,39 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
                     heads += shares[word[k], 1]
             share = min(1.0, share * every)
             heads = min(1.0, heads * every)
-            estimate = ahead * VISIT + items * (SCAN + share * CHECK)
+            estimate = ahead * VISIT + items * (SCAN + heads * CHECK)
             # A word has a child of the root as likely as any, and half of those are elsewhere.
             likely = 0.5 * n_tokens * (t_first[1] - t_first[0]) / max(1, shares.shape[0])
             search = likely * steps_of(items / max(ahead, 1.0)) * STEP
-            pruned = asked + PRUNE + ahead * (VISIT + search) + items * heads * CHECK
-            look_on = estimate > min(pruned, asked + 0.5 * heads * row.size * TRIE_CHECK)
+            pruned = PRUNE + ahead * (VISIT + search) + items * heads * CHECK
+            shorter = estimate - 0.5 * items * SCAN  # rare words are half of a list
+            by_trie = 0.5 * heads * row.size * TRIE_CHECK
+            look_on = estimate > asked + min(pruned, shorter, by_trie)
         if look_on or forced >= 0:
             m = root_children(t_key, t_child, t_mbr, tokens, n_tokens, x0, y0, x1, y1, nodes, index)
-            reached = 0
-            for k in range(m):
-                reached += t_hi[nodes[k]] - t_lo[nodes[k]]
-            each = 1 + items / max(ahead, 1.0)
-            by_pruning = asked + PRUNE + ahead * (VISIT + m * steps_of(each) * STEP)
-            by_pruning += items * (reached / row.size) * CHECK
-            by_trie = asked + trie_cost(
-                t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share
-            )
-            estimate += asked
-            if by_pruning < estimate:
-                estimate = by_pruning
-                choice = BY_PRUNING
-            if by_trie < estimate:
-                estimate = by_trie
-                choice = BY_TRIE
+            cost, choice, cut = cheapest(
+                t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share,
+                ahead, items, row.size,
+            )  # fmt: skip
+            estimate = asked + cost
             work[2] += int(asked)
         if forced >= 0:
-            choice = forced
+            choice, cut = forced, m if forced == BY_TRIE else 0
         counters[3] += int(estimate)
         counters[5 + choice] += 1
-        if choice == BY_TRIE:
-            while m > stack.shape[0]:
+        if cut > 0:
+            while cut > stack.shape[0]:
                 stack = np.empty((2 * stack.shape[0], 3), np.int64)
-            for k in range(m):
+            for k in range(cut):
                 stack[k, 0], stack[k, 1], stack[k, 2] = nodes[k], index[k], 1
             found, n, stack = walk(
                 t_token, t_lo, t_end, t_hi, t_first, t_mbr, t_key, t_child,
                 row, box, start, token, more,
                 c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
                 tokens, n_tokens, keys, where, mask, x0, y0, x1, y1,
-                COST, stack, m, found, n, work,
+                COST, stack, cut, found, n, work,
             )  # fmt: skip
-        else:
+        if choice != BY_TRIE:
             if not at_point:
                 lists, n_lists, visits, cell_stack = candidate_lists(
                     cell, child, starts, cover, rest, pivot, extent,
@@ -362,10 +383,10 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             work[2] += int(visits * VISIT)
             long = 0
             if choice == BY_PRUNING:
-                long = n_lists if forced >= 0 else long_lists_first(lists, n_lists, starts, m)
+                long = n_lists if forced >= 0 else long_lists_first(lists, n_lists, starts, m - cut)
             if long > 0:
                 found, n, list_stack = prune_lists(
-                    cell, starts, item, lists, long, nodes, index, m,
+                    cell, starts, item, lists, long, nodes, index, cut, m,
                     t_token, t_lo, t_end, t_hi, t_first,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
@@ -373,8 +394,9 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
                     list_stack, found, n, work,
                 )  # fmt: skip
             if long < n_lists:
+                least = t_token[nodes[cut]] if cut < m else np.int32(ANY)
                 found, n = scan_lists(
-                    cell, starts, item, head, lists, long, n_lists,
+                    cell, starts, item, head, lists, long, n_lists, least,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
                     keys, mask, x0, y0, x1, y1, found, n, work,

@@ -24,14 +24,15 @@ from nearcast.kernels.tokens import (
 #: How a node's children are found: see `Trie` in the package.
 TOKEN_SET, TRIE, COST = 0, 1, 2
 
-# What a step costs, in nanoseconds: estimates from runs at 100 000 to 300 000 clauses. A
-# child that asks the message is one of many in a row; a token that asks the trie may miss
-# the cache.
+# What a step costs, in nanoseconds: those of asking from runs at 100 000 to 300 000 clauses,
+# of which only the relation matters; the others fitted to messages of all kinds at a million.
+# A child that asks the message is one of many in a row; a token that asks the trie may miss
+# the cache, and a node that is visited does.
 ASK_MESSAGE = 3.0
 ASK_ROOT = 15.0
 ASK_NODE, ASK_NODE_STEP = 4.0, 2.0
-VISIT = 60.0
-CHECK = 5.0
+VISIT = 200.0
+CHECK = 8.0
 
 
 class Trie(NamedTuple):
