@@ -21,8 +21,11 @@ from nearcast.index.pt_quadtree.kernels import (
     EVERYWHERE,
     ROOT,
     SCAN,
+    SKIP,
     VISIT,
     candidate_lists,
+    edges_asked,
+    inside,
     scan_lists,
 )
 from nearcast.jit import kernel
@@ -101,6 +104,19 @@ def lists_ahead(cell, child, starts, lists, items, extent, x0, y0, x1, y1, stack
 
 
 @kernel
+def beginning(lists, copies):
+    """The share of items that begin in their cell as far as the message asks for it.
+
+    A clause is in as many lists as `copies` says. Of the lists that the message reaches,
+    taken to be as many across as upwards, those at its left ask nothing of the left edge
+    and those at its bottom nothing of the lower one; all others ask for both.
+    """
+    across = np.sqrt(max(lists, 1.0))
+    along = (1.0 + (across - 1.0) / np.sqrt(max(copies, 1.0))) / across
+    return along * along
+
+
+@kernel
 def node_cost(t_lo, t_end, t_hi, t_first, node, left, share):
     """The cost of the trie from a child of the root on: Cost_T of §3.3.
 
@@ -121,26 +137,27 @@ def node_cost(t_lo, t_end, t_hi, t_first, node, left, share):
 
 
 @kernel
-def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists, items, n):
+def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists, items, begin, n):
     """(cost, choice, cut): nodes[:cut] are left to the trie, the others to the lists.
 
     Tokens are in the order of their frequency as a rule, so first come those that the trie
     has little below, and their clauses are also the first in each list: what is left of the
     lists is read, or searched for each of nodes[cut:]. Of the lists it is known how many
-    there are ahead, with how many items; those of a node are taken to be as many as among
-    all n entries. With cut = m the trie does it all.
+    there are ahead, with how many items, and which share of them begins there; those of a
+    node are taken to be as many as among all n entries. With cut = m the trie does it all.
     """
     reached = 0
     for k in range(m):
         reached += t_hi[nodes[k]] - t_lo[nodes[k]]
     step = steps_of(1 + items / max(lists, 1.0)) * STEP
-    share_of_one = items / n
+    each = items / n
+    check, scan = each * begin * CHECK, each * (SKIP + begin * SCAN)
     least, choice, cut = np.inf, BY_TRIE, m
     by_trie = 0.0
     for k in range(m):
         node = nodes[k]
-        both = by_trie + lists * (VISIT + step) + reached * share_of_one * CHECK
-        read = both + (n - t_lo[node]) * share_of_one * SCAN
+        both = by_trie + lists * (VISIT + step) + reached * check
+        read = both + (n - t_lo[node]) * scan
         searched = both + PRUNE + lists * (m - k) * step
         if read < least:
             least, choice, cut = read, BY_LISTS, k
@@ -167,7 +184,7 @@ def long_lists_first(lists, n, starts, m):
 
 @kernel
 def prune_lists(
-    cell, starts, item, lists, n_lists, nodes, index, cut, m,
+    cell, starts, item, edge, lists, n_lists, nodes, index, cut, m,
     t_token, t_lo, t_end, t_hi, t_first,
     row, box, start, token, more,
     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
@@ -181,8 +198,8 @@ def prune_lists(
     visits, looked, cost = 0, 0, 0.0
     for number in range(n_lists):
         list_node = lists[number]
-        left, bottom = cell[list_node, 0], cell[list_node, 1]
-        right, upper = cell[list_node, 2], cell[list_node, 3]
+        asked = edges_asked(cell, list_node, x0, y0)
+        covered = inside(cell, list_node, x0, y0, x1, y1)
         last = starts[list_node + 1]
         position = starts[list_node]
         steps = steps_of(last - position)
@@ -214,13 +231,10 @@ def prune_lists(
                     ask = (n_tokens - j) * (ASK_NODE + ASK_NODE_STEP * steps_of(b - a))
                     deeper = min(ask, (b - a) * ASK_MESSAGE) < (e - here) * CHECK
                 for k in range(s, here if deeper else e):
-                    i = item[k]
-                    if not meets(box, i, x0, y0, x1, y1):
+                    if edge[k] & asked != asked:
                         continue
-                    x, y = max(box[i, 0], x0), max(box[i, 1], y0)
-                    if list_node != EVERYWHERE and (
-                        x < left or y < bottom or x >= right or y >= upper
-                    ):
+                    i = item[k]
+                    if not (covered or meets(box, i, x0, y0, x1, y1)):
                         continue
                     r = row[i]
                     if r < 0:
@@ -285,6 +299,7 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
     t_token, t_lo, t_end, t_hi, t_first, t_mbr = t.token, t.lo, t.end, t.hi, t.first, t.mbr
     t_key, t_child = t.key, t.child
     cell, child, starts, item, head = q.cell, q.child, q.start, q.item, q.head
+    edge = q.edge
     node_lists, node_items = q.lists, q.items
     cover, rest, pivot, extent = q.cover, q.rest, q.pivot, q.extent
     row, box, start, token, more = e.row, e.box, e.start, e.token, e.more
@@ -326,13 +341,15 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             ahead, items = lists_ahead(
                 cell, child, starts, node_lists, node_items, extent, x0, y0, x1, y1, cell_stack
             )
-        estimate = ahead * VISIT + items * (SCAN + CHECK)
+        begin = beginning(ahead, item.size / row.size)
+        read = SKIP + begin * SCAN
+        estimate = ahead * VISIT + items * (read + begin * CHECK)
         choice = BY_LISTS
         m, cut = 0, 0
         asked = n_tokens * (ASK_ROOT + WEIGH)
         n_words = w_start[at + 1] - w_start[at]
         every = 1 + n_words // _WEIGHED
-        look_on = items * (SCAN + CHECK) > n_words // every * WEIGH + PRUNE
+        look_on = items * (read + begin * CHECK) > n_words // every * WEIGH + PRUNE
         share, heads = 0.0, 0.0
         if look_on:
             for k in range(w_start[at], w_start[at + 1], every):
@@ -341,19 +358,19 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
                     heads += shares[word[k], 1]
             share = min(1.0, share * every)
             heads = min(1.0, heads * every)
-            estimate = ahead * VISIT + items * (SCAN + heads * CHECK)
+            estimate = ahead * VISIT + items * (read + heads * begin * CHECK)
             # A word has a child of the root as likely as any, and half of those are elsewhere.
             likely = 0.5 * n_tokens * (t_first[1] - t_first[0]) / max(1, shares.shape[0])
             search = likely * steps_of(items / max(ahead, 1.0)) * STEP
-            pruned = PRUNE + ahead * (VISIT + search) + items * heads * CHECK
-            shorter = estimate - 0.5 * items * SCAN  # rare words are half of a list
+            pruned = PRUNE + ahead * (VISIT + search) + items * heads * begin * CHECK
+            shorter = estimate - 0.5 * items * read  # rare words are half of a list
             by_trie = 0.5 * heads * row.size * TRIE_CHECK
             look_on = estimate > asked + min(pruned, shorter, by_trie)
         if look_on or forced >= 0:
             m = root_children(t_key, t_child, t_mbr, tokens, n_tokens, x0, y0, x1, y1, nodes, index)
             cost, choice, cut = cheapest(
                 t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share,
-                ahead, items, row.size,
+                ahead, items, begin, row.size,
             )  # fmt: skip
             estimate = asked + cost
             work[2] += int(asked)
@@ -386,7 +403,7 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
                 long = n_lists if forced >= 0 else long_lists_first(lists, n_lists, starts, m - cut)
             if long > 0:
                 found, n, list_stack = prune_lists(
-                    cell, starts, item, lists, long, nodes, index, cut, m,
+                    cell, starts, item, edge, lists, long, nodes, index, cut, m,
                     t_token, t_lo, t_end, t_hi, t_first,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
@@ -396,7 +413,7 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             if long < n_lists:
                 least = t_token[nodes[cut]] if cut < m else np.int32(ANY)
                 found, n = scan_lists(
-                    cell, starts, item, head, lists, long, n_lists, least,
+                    cell, starts, item, head, edge, lists, long, n_lists, least,
                     row, box, start, token, more,
                     c_start, c_count, attr, low, high, b_attr, b_value, e0, e1,
                     keys, mask, x0, y0, x1, y1, found, n, work,

@@ -49,7 +49,7 @@ class PTQuadtree(Layered):
 
     A node with more than `leaf` clauses is divided unless its area is at most `least_area`
     or its children would hold more than `most_copies` times as many. A match costs the
-    lists of the cells it reaches; memory is about 70 bytes a clause and 8 a copy.
+    lists of the cells it reaches; memory is about 70 bytes a clause and 9 a copy.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class PTQuadtree(Layered):
 
 def built(entries: Entries, how: Division) -> Cells:
     """The quadtree over entries. Linear in copies and their tokens."""
-    cell, child, start, item, head, lists, items, extent = kernels.build(
+    cell, child, start, item, head, edge, lists, items, extent = kernels.build(
         entries.box, entries.start, entries.token, *how
     )
     cover, rest, pivot = kernels.token_sets(child, start, item, entries.start, entries.token)
-    return Cells(cell, child, start, item, head, lists, items, cover, rest, pivot, extent)
+    return Cells(cell, child, start, item, head, edge, lists, items, cover, rest, pivot, extent)
 
 
 def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
@@ -99,6 +99,9 @@ def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
         assert np.array_equal(cells.head[cells.start[node] : cells.start[node + 1]],
                               entries.token[entries.start[items]])  # fmt: skip
         _check_places(cells.cell[node], entries.box[items])
+        begins = entries.box[items, :2] >= cells.cell[node, :2]
+        edges = cells.edge[cells.start[node] : cells.start[node + 1]]
+        assert np.array_equal(edges, begins[:, 0] + 2 * begins[:, 1])
         children = range(cells.child[node], cells.child[node] + 4) if cells.child[node] else ()
         assert not set(_run(cells, cells.cover[node])) & set(_run(cells, cells.rest[node]))
         assert cells.items[node] == items.size + sum(int(cells.items[c]) for c in children)
@@ -111,8 +114,9 @@ def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
 
 
 def _check_places(cell: Boxes, boxes: Boxes) -> None:
-    """Boxes in a list reach into its cell."""
-    assert bool((boxes[:, 0] <= cell[2]).all() and (boxes[:, 1] <= cell[3]).all())
+    """Boxes in a list reach into its cell, which is half-open."""
+    upper = np.where(np.isinf(cell[2:]), np.inf, np.nextafter(cell[2:], -np.inf))
+    assert bool((boxes[:, :2] <= upper).all())
     assert bool((boxes[:, 2] >= cell[0]).all() and (boxes[:, 3] >= cell[1]).all())
 
 
