@@ -49,7 +49,7 @@ BY_TRIE, BY_LISTS, BY_PRUNING = 0, 1, 2
 # of a word, in nanoseconds.
 STEP = 6.0
 PRUNE = 1000.0
-WEIGH = 20.0
+WEIGH = 40.0
 #: Words of a long message that are weighed: they stand for the others.
 _WEIGHED = 48
 
@@ -171,12 +171,15 @@ def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists
 
 
 @kernel
-def long_lists_first(lists, n, starts, m):
-    """Move the lists to the front that are cheaper to search than to read; how many."""
+def long_lists_first(lists, n, starts, m, read):
+    """Move the lists to the front that are cheaper to search than to read; how many.
+
+    To read an item costs `read`.
+    """
     front = 0
     for k in range(n):
         size = starts[lists[k] + 1] - starts[lists[k]]
-        if m * steps_of(size) * STEP < size * SCAN:
+        if m * steps_of(size) * STEP < size * read:
             lists[front], lists[k] = lists[k], lists[front]
             front += 1
     return front
@@ -341,7 +344,7 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             ahead, items = lists_ahead(
                 cell, child, starts, node_lists, node_items, extent, x0, y0, x1, y1, cell_stack
             )
-        begin = beginning(ahead, item.size / row.size)
+        begin = 1.0 if at_point else beginning(ahead, item.size / row.size)
         read = SKIP + begin * SCAN
         estimate = ahead * VISIT + items * (read + begin * CHECK)
         choice = BY_LISTS
@@ -400,7 +403,9 @@ def match(t, q, e, c, rank, shares, batch, boxes, forced, counters):
             work[2] += int(visits * VISIT)
             long = 0
             if choice == BY_PRUNING:
-                long = n_lists if forced >= 0 else long_lists_first(lists, n_lists, starts, m - cut)
+                long = n_lists
+                if forced < 0:
+                    long = long_lists_first(lists, n_lists, starts, m - cut, read)
             if long > 0:
                 found, n, list_stack = prune_lists(
                     cell, starts, item, edge, lists, long, nodes, index, cut, m,

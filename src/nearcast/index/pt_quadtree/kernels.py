@@ -39,10 +39,10 @@ _MOST_COPIES = 12
 # What a step costs, in nanoseconds: fitted to messages of all kinds at a million clauses. An
 # item is passed over by its edges, or its first token is compared; if the message has that,
 # the clause is looked up, and mostly misses the cache.
-VISIT = 250.0
-SKIP = 1.5
+VISIT = 200.0
+SKIP = 2.0
 SCAN = 5.0
-CHECK = 80.0
+CHECK = 110.0
 
 
 class Cells(NamedTuple):
@@ -456,7 +456,9 @@ def edges_asked(cell, node, x0, y0):
 @kernel
 def inside(cell, node, x0, y0, x1, y1):
     """Whether the message covers the cell, so that it meets every box there."""
-    return cell[node, 0] >= x0 and cell[node, 1] >= y0 and cell[node, 2] <= x1 and cell[node, 3] <= y1
+    return (
+        cell[node, 0] >= x0 and cell[node, 1] >= y0 and cell[node, 2] <= x1 and cell[node, 3] <= y1
+    )
 
 
 @kernel
