@@ -117,12 +117,15 @@ def beginning(lists, copies):
 
 
 @kernel
-def node_cost(t_lo, t_end, t_hi, t_first, node, left, share):
+def node_cost(t_lo, t_end, t_hi, t_first, node, left, share, near):
     """The cost of the trie from a child of the root on: Cost_T of §3.3.
 
     `left` tokens of the message come behind the node's own. An entry's next token is one of
     them with the probability `share`: the part of all occurrences of words that the
-    message's words make up, where the paper takes words to be equally frequent.
+    message's words make up, where the paper takes words to be equally frequent. It also
+    takes every rectangle to be met; but the message meets only the share `near` of all
+    entries, and the rectangle round one entry as rarely. That round k places anywhere is
+    (k - 1) / (k + 1) as long as the extent, on average.
     """
     children = t_first[node + 1] - t_first[node]
     below = t_hi[node] - t_end[node]
@@ -132,7 +135,10 @@ def node_cost(t_lo, t_end, t_hi, t_first, node, left, share):
     elif left > 0:
         ask = left * (ASK_NODE + ASK_NODE_STEP * steps_of(children))
         cost += min(ask, children * ASK_MESSAGE)
-        cost += share * (children * TRIE_VISIT + below * TRIE_CHECK)
+        each = below / children
+        side = (each - 1.0) / (each + 1.0)
+        met = near + (1.0 - near) * side * side
+        cost += share * met * (children * TRIE_VISIT + below * TRIE_CHECK)
     return cost
 
 
@@ -151,6 +157,7 @@ def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists
         reached += t_hi[nodes[k]] - t_lo[nodes[k]]
     step = steps_of(1 + items / max(lists, 1.0)) * STEP
     each = items / n
+    near = min(1.0, each * begin)
     check, scan = each * begin * CHECK, each * (SKIP + begin * SCAN)
     least, choice, cut = np.inf, BY_TRIE, m
     by_trie = 0.0
@@ -163,8 +170,11 @@ def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists
             least, choice, cut = read, BY_LISTS, k
         if searched < least:
             least, choice, cut = searched, BY_PRUNING, k
-        by_trie += node_cost(t_lo, t_end, t_hi, t_first, node, n_tokens - index[k], share)
         reached -= t_hi[node] - t_lo[node]
+        # Further tokens are commoner than this one, and the message has more of the commoner.
+        further = max(share, reached / max(1, n - t_hi[node]))
+        left = n_tokens - index[k]
+        by_trie += node_cost(t_lo, t_end, t_hi, t_first, node, left, further, near)
     if by_trie < least:
         least, choice, cut = by_trie, BY_TRIE, m
     return least, choice, cut
