@@ -300,6 +300,28 @@ def crowd() -> dict[str, Matcher]:
     return made
 
 
+def test_the_words_of_a_message_are_shared_out_between_trie_and_lists(crowd):
+    shared = 0
+    for message in ("short", "long"):
+        batch, places = encoded(crowd["scan"], message, 40)
+        for side in (0.02, 0.05, 0.1, 0.2):
+            boxes = np.hstack([places - side, places + side])
+            for at in range(len(boxes)):
+                one = batch._replace(
+                    start=batch.start[at : at + 2], word_start=batch.word_start[at : at + 2]
+                )
+                counted = {name: new_counters() for name in ("lfilter", "pt-quadtree", "mbr-trie")}
+                found = [
+                    sorted(crowd[name].index.match_boxes(one, boxes[at : at + 1], counters)[1])
+                    for name, counters in counted.items()
+                ]
+                assert found[0] == found[1] == found[2]
+                by_lists = MatchReport.of(counted["lfilter"]).choice == "pt-quadtree"
+                # More nodes than the quadtree has for it: some are the trie's.
+                shared += by_lists and counted["lfilter"][0] > counted["pt-quadtree"][0]
+    assert shared > 0
+
+
 @pytest.mark.parametrize("index", NAMES)
 def test_a_crowd_agrees_with_the_scan(crowd, index: str):
     for message in ("short", "long"):
