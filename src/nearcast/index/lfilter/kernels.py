@@ -117,7 +117,7 @@ def beginning(lists, copies):
 
 
 @kernel
-def node_cost(t_lo, t_end, t_hi, t_first, node, left, share, near):
+def node_cost(t_lo, t_end, t_hi, t_first, node, left, share, near, nodes_each):
     """The cost of the trie from a child of the root on: Cost_T of §3.3.
 
     `left` tokens of the message come behind the node's own. An entry's next token is one of
@@ -125,7 +125,8 @@ def node_cost(t_lo, t_end, t_hi, t_first, node, left, share, near):
     message's words make up, where the paper takes words to be equally frequent. It also
     takes every rectangle to be met; but the message meets only the share `near` of all
     entries, and the rectangle round one entry as rarely. That round k places anywhere is
-    (k - 1) / (k + 1) as long as the extent, on average.
+    (k - 1) / (k + 1) as long as the extent, on average. Below the children there are as many
+    nodes for an entry, `nodes_each`, as anywhere, with a second word to be had and few entries.
     """
     children = t_first[node + 1] - t_first[node]
     below = t_hi[node] - t_end[node]
@@ -139,6 +140,8 @@ def node_cost(t_lo, t_end, t_hi, t_first, node, left, share, near):
         side = (each - 1.0) / (each + 1.0)
         met = near + (1.0 - near) * side * side
         cost += share * met * (children * TRIE_VISIT + below * TRIE_CHECK)
+        deeper = max(0.0, below * nodes_each - children)
+        cost += share * share * near * deeper * TRIE_VISIT
     return cost
 
 
@@ -158,6 +161,7 @@ def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists
     step = steps_of(1 + items / max(lists, 1.0)) * STEP
     each = items / n
     near = min(1.0, each * begin)
+    nodes_each = t_lo.size / n
     check, scan = each * begin * CHECK, each * (SKIP + begin * SCAN)
     least, choice, cut = np.inf, BY_TRIE, m
     by_trie = 0.0
@@ -174,7 +178,7 @@ def cheapest(t_lo, t_end, t_hi, t_first, nodes, index, m, n_tokens, share, lists
         # Further tokens are commoner than this one, and the message has more of the commoner.
         further = max(share, reached / max(1, n - t_hi[node]))
         left = n_tokens - index[k]
-        by_trie += node_cost(t_lo, t_end, t_hi, t_first, node, left, further, near)
+        by_trie += node_cost(t_lo, t_end, t_hi, t_first, node, left, further, near, nodes_each)
     if by_trie < least:
         least, choice, cut = by_trie, BY_TRIE, m
     return least, choice, cut
