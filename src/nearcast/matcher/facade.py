@@ -291,6 +291,19 @@ class Matcher:
         self._renew()
         return True
 
+    def _remove_plain(self, id: str) -> bool:
+        """Forget one that nobody looks at, in one step; whether it is such a one."""
+        tiles = getattr(self.index, "one_step", None)
+        if tiles is None or not id.isprintable() or not self._lock.seize():  # no lone surrogates
+            return False
+        try:
+            if not self._standing.remove_plain(id, tiles):
+                return False
+        finally:
+            self._lock.let_go()
+        self._renew()
+        return True
+
     def _plain(self, subscription: Subscription) -> Plain | None:
         """The intervals of a subscription that comes or moves without preparation."""
         if (
@@ -400,6 +413,8 @@ class Matcher:
         """Forget a subscription; raises UnknownIdError."""
         standing = self._standing
         with self._lock.change():
+            if isinstance(id, str) and self._remove_plain(id):
+                return
             slot = standing.ids.find(id)
             rows = standing.rows_of(slot)
             if self._can_stage(1, (rows,)) and not standing.ids.untidy:

@@ -156,9 +156,18 @@ class IdTable:
 
     def free(self, slot: int) -> None:
         """Let a slot whose id is forgotten be used again."""
-        size = strings.size_of(self._cells[slot, 0])
-        self._garbage += size if size > strings.SHORT else 0
         self._forgotten.remove(slot)
+        self._release(slot, self._cells.item(slot, 0))
+
+    def left(self, slot: int, cell: int) -> None:
+        """Take note that an id was removed from the arrays; `cell` begins with its size."""
+        self._release(slot, cell)
+        if self.untidy:
+            self._compact()
+
+    def _release(self, slot: int, cell: int) -> None:
+        if cell & 255 == 255:  # a long one
+            self._garbage += cell >> 8
         self._free.append(slot)
 
     @property

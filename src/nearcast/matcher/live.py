@@ -274,6 +274,20 @@ class Standing:
         self._finish(row, node, odd, tiles)
         return True
 
+    def remove_plain(self, id: str, tiles: Any) -> bool:
+        """Forget a subscription of one plain clause likewise; raises UnknownIdError."""
+        ids, t = self.ids, self.store.table
+        data = np.frombuffer(id.encode(), np.uint8)
+        slot, row, start, length, cell = tiles.remove_plain(
+            t.start, t.count, t.owner, t.extra, *ids.arrays, self._row, data
+        )
+        if slot < 0:
+            return self._refused(slot, id)
+        self.store.put_back(row, start, length)
+        ids.left(slot, cell)
+        self.tree.touch((row,))
+        return True
+
     def _given(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> tuple[Any, ...]:
         """What the kernels of plain changes take, from `extra` on."""
         data = np.frombuffer(id.encode(), np.uint8)

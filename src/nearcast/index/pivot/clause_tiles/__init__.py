@@ -289,6 +289,14 @@ class ClauseTiles(TileTree):
         done: tuple[int, int, bool] = kernels.add_plain(*self._all_arrays(), *given, row)
         return done
 
+    def remove_plain(self, *given: Any) -> tuple[int, int, int, int, int]:
+        """See `kernels.remove_plain`."""
+        t = self._tiles
+        done: tuple[int, int, int, int, int] = kernels.remove_plain(
+            t.alive, t.live, t.where, *given
+        )
+        return done
+
     def enter_late(self, row: int, node: int, odd: bool) -> None:
         """Make room for a row and enter it."""
         self._make_room(node, odd)

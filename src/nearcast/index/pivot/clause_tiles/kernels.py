@@ -35,7 +35,8 @@ from nearcast.index.pivot.kernels import (
 from nearcast.jit import brief_kernel, kernel, prefetcher
 from nearcast.kernels.plain import DENIED, UNFIT, arranged, one_row, overwrite
 from nearcast.kernels.rows import write_clause
-from nearcast.kernels.strings import insert
+from nearcast.kernels.strings import find, insert
+from nearcast.kernels.strings import remove as remove_id
 
 #: Tiles of a shelf.
 SHELF = 32
@@ -359,10 +360,25 @@ def _dim_of(dim_attr, shelf, dims, column):
 
 
 @kernel
-def _flip(bits, shelf, first, bit, a, b):
+def _differing(a, b, was_a, was_b):
+    """The cells that are in one of two ranges, as two ranges."""
+    if a <= was_b and was_a <= b:
+        return min(a, was_a), max(a, was_a) - 1, min(b, was_b) + 1, max(b, was_b)
+    return a, b, was_a, was_b
+
+
+@kernel
+def _flip(bits, at, bit, a, b):
     """Turn a bit over in the cells a … b of a column."""
     for cell in range(a, b + 1):
-        bits[shelf, first + cell * LINE] ^= bit
+        bits[at + cell * LINE] ^= bit
+
+
+@kernel
+def _call_for(bits, at, a, b):
+    """Ask for what `_flip` will want."""
+    for cell in range(a, b + 1):
+        prefetch(bits, at + cell * LINE)
 
 
 @kernel
@@ -381,7 +397,8 @@ def _enter(
     bit = ONE << np.uint64(position & 63)
     stride = codes.shape[1] // (3 * TILE)
     at = position * 3 * stride
-    line = (tile % SHELF) * WORDS + word
+    flat = bits.reshape(-1)
+    line = shelf * bits.shape[1] + (tile % SHELF) * WORDS + word
     k0 = np.int64(c_start[row])
     k1 = k0 + np.int64(c_count[row])
     known = rest[tile, word] & bit == 0
@@ -414,19 +431,20 @@ def _enter(
     while j < stride:
         codes[tile, at + j] = NO_DIM
         j += 1
+    if known:
+        for d in range(used):
+            a, b, c, e = _differing(cells[0, d], cells[1, d], cells[2, d], cells[3, d])
+            cells[0, d], cells[1, d], cells[2, d], cells[3, d] = a, b, c, e
+            _call_for(flat, d * BLOCK + line, a, b)
+            _call_for(flat, d * BLOCK + line, c, e)
     for d in range(used):
         first = d * BLOCK + line
-        a, b, was_a, was_b = cells[0, d], cells[1, d], cells[2, d], cells[3, d]
-        if not known:
-            for cell in range(CELLS):
-                bits[shelf, first + cell * LINE] &= ~bit
-            _flip(bits, shelf, first, bit, a, b)
-        elif a <= was_b and was_a <= b:
-            _flip(bits, shelf, first, bit, min(a, was_a), max(a, was_a) - 1)
-            _flip(bits, shelf, first, bit, min(b, was_b) + 1, max(b, was_b))
+        if known:
+            _flip(flat, first, bit, cells[2, d], cells[3, d])
         else:
-            _flip(bits, shelf, first, bit, a, b)
-            _flip(bits, shelf, first, bit, was_a, was_b)
+            for cell in range(CELLS):
+                flat[first + cell * LINE] &= ~bit
+        _flip(flat, first, bit, cells[0, d], cells[1, d])
     if left:  # some predicate has no codes here
         rest[tile, word] |= bit
     else:
@@ -549,6 +567,17 @@ def add_plain(
     Returns (bytes used by ids, node, odd), the latter two as `_insert` does; bytes below 0
     say why nothing was done.
     """
+    prefetch(c_start, row)
+    prefetch(c_count, row)
+    prefetch(owner, row)
+    prefetch(extra, row)
+    prefetch(where, row)
+    prefetch(c_attr, at)
+    prefetch(c_low, at)
+    prefetch(c_high, at)
+    prefetch(cells, 2 * slot)
+    prefetch(expires, slot)
+    prefetch(row_of, slot)
     new_attr, new_low, new_high, known = arranged(
         attr, low, high, box, placed, bottom, top, columns
     )
@@ -571,6 +600,30 @@ def add_plain(
         row, MAIN,
     )  # fmt: skip
     return used, node, odd
+
+
+@brief_kernel
+def remove_plain(
+    alive, live, where, c_start, c_count, owner, extra, table, cells, blob, row_of, id
+):
+    """Forget a subscription of one clause that has neither words nor shapes.
+
+    Returns its slot, row, the row's run (start, length) and the first word of its id's cell; a
+    slot below 0 says why nothing was done.
+    """
+    nothing = np.int64(0)
+    slot = find(table, cells, blob, id, 0, id.size)
+    if slot < 0:
+        return np.int64(DENIED), nothing, nothing, nothing, np.uint64(0)
+    row = np.int64(row_of[slot])
+    if row < 0 or extra[row] >= 0:
+        return np.int64(UNFIT), nothing, nothing, nothing, np.uint64(0)
+    remove_id(table, cells, blob, slot)
+    leave(alive, live, where, row)
+    length = np.int64(c_count[row])
+    owner[row] = -1
+    c_count[row] = 0
+    return slot, row, np.int64(c_start[row]), length, cells[slot, 0]
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nearcast.index.base import Clauses, Counters, EventStore, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot.event_tiles import kernels
-from nearcast.index.pivot.kernels import NOTHING, ODD, TILE, WORDS, rows_of_tile
+from nearcast.index.pivot.kernels import FEW, NOTHING, ODD, TILE, WORDS, rows_of_tile
 from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
 
 __all__ = ["EventTiles", "Tiles"]
@@ -119,9 +119,14 @@ class EventTiles(TileTree):
         self._insert(left_out, ODD)
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
-        at, node, odd = kernels.insert_many(
-            self._events.table, self._nodes, self._tiles, self._columns, rows, first, root
-        )
+        e, n, t = self._events.table, self._nodes, self._tiles
+        insert = kernels.insert_few if rows.size <= FEW else kernels.insert_many
+        at, node, odd = insert(
+            e.start, e.count, e.attr, e.value, e.expires,
+            n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
+            t.live, t.limit, t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive,
+            t.expires, t.codes, t.rows, t.where, self._columns, rows, first, root,
+        )  # fmt: skip
         return at, node, odd
 
     def _fresh_table(self) -> Tiles:

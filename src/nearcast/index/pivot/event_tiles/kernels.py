@@ -21,7 +21,7 @@ from nearcast.index.pivot.kernels import (
     descend,
     free_position,
 )
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.rows import find_value
 
 #: Survivors of a tile from which on down the floats are quicker than the next 512 codes.
@@ -40,7 +40,11 @@ def _code(v, low, scale):
 
 
 @kernel
-def _enter(start, count, attr, value, expires, t, columns, tile, position, row):
+def _enter(
+    start, count, attr, value, expires,
+    live, dim_low, dim_scale, hull_low, hull_high, full, alive, t_expires, codes, t_rows, where,
+    columns, tile, position, row,
+):  # fmt: skip
     """Write one event into a free position of a tile."""
     word = position >> 6
     bit = ONE << np.uint64(position & 63)
@@ -49,18 +53,18 @@ def _enter(start, count, attr, value, expires, t, columns, tile, position, row):
     for d in range(columns.size):
         v = find_value(attr, value, e0, e1, columns[d])
         if v == v:
-            t.hull_low[tile, d] = min(t.hull_low[tile, d], v)
-            t.hull_high[tile, d] = max(t.hull_high[tile, d], v)
-            code = _code(v, t.dim_low[tile, d], t.dim_scale[tile, d])
+            hull_low[tile, d] = min(hull_low[tile, d], v)
+            hull_high[tile, d] = max(hull_high[tile, d], v)
+            code = _code(v, dim_low[tile, d], dim_scale[tile, d])
         else:
-            t.full[tile, d] = 0
+            full[tile, d] = 0
             code = 0
-        t.codes[tile, d * TILE + position] = code
-    t.alive[tile, word] |= bit
-    t.rows[tile, position] = row
-    t.expires[tile, position] = expires[row]
-    t.live[tile] += 1
-    t.where[row] = tile * TILE + position
+        codes[tile, d * TILE + position] = code
+    alive[tile, word] |= bit
+    t_rows[tile, position] = row
+    t_expires[tile, position] = expires[row]
+    live[tile] += 1
+    where[row] = tile * TILE + position
 
 
 @kernel
@@ -94,30 +98,44 @@ def fill(live, t, kid, columns, rows, runs, tiles):
                 scale = 254.0 / (high - low)
             t.dim_scale[tile, d] = scale if np.isfinite(scale) else 0.0
         for j in range(first, stop):
-            _enter(start, count, attr, value, expires, t, columns, tile, j - first, rows[j])
+            _enter(
+                start, count, attr, value, expires,
+                t.live, t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive,
+                t.expires, t.codes, t.rows, t.where, columns, tile, j - first, rows[j],
+            )  # fmt: skip
         kid[runs[i, 0]] = -1 - tile
 
 
 @kernel
-def insert_many(live, nodes, t, columns, rows, first, root):
+def insert_many(
+    start, count, attr, value, expires,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, limit, dim_low, dim_scale, hull_low, hull_high, full, alive, t_expires, codes, t_rows,
+    where, columns, rows, first, root,
+):  # fmt: skip
     """Enter rows from number `first` on; see the clauses' `insert_many`."""
-    start, count, attr, value, expires = (
-        live.start, live.count, live.attr, live.value, live.expires,
-    )  # fmt: skip
     for i in range(first, rows.size):
         row = rows[i]
         node, odd = descend(
             start, count, attr, value, value,
-            nodes.attr, nodes.low, nodes.high, nodes.kid,
-            nodes.split, nodes.at, nodes.bottom, nodes.top, row, root,
+            n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, root,
         )  # fmt: skip
-        kid = np.int64(nodes.kid[node])
+        kid = np.int64(n_kid[node])
         tile = -1 - kid
-        if kid == NOTHING or t.live[tile] >= t.limit[tile]:
+        if kid == NOTHING or live[tile] >= limit[tile]:
             return i, node, odd
-        position = free_position(t.alive, tile)
-        _enter(start, count, attr, value, expires, t, columns, tile, position, row)
+        _enter(
+            start, count, attr, value, expires,
+            live, dim_low, dim_scale, hull_low, hull_high, full, alive, t_expires, codes, t_rows,
+            where, columns, tile, free_position(alive, tile), row,
+        )  # fmt: skip
     return rows.size, -1, False
+
+
+@brief_kernel
+def insert_few(*given):
+    """`insert_many` for a few."""
+    return insert_many(*given)
 
 
 @kernel
