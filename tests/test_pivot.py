@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.clock import FOREVER
 from nearcast.index.base import new_counters
 from nearcast.index.clauses import ClauseBatch, ClauseStore, Extra
@@ -990,3 +991,35 @@ def test_more_words_than_bits_for_them():
     asked = np.unique(np.concatenate([asked, word[:400].ravel()])).astype(np.int32)
     event = points([[0.5, 0.5]], 2)._replace(word_start=np.array([0, asked.size]), word=asked)
     assert w.check(batch=event) > 0
+
+
+def test_words_that_no_clause_asks_for_are_nobodys() -> None:
+    """Codes beyond those of clauses share bits with them: 1024 and more of them."""
+    matcher, scan = (Matcher(index=index, space="planar") for index in ("pivot", "scan"))
+    wanted = [
+        Subscription(id=f"s{k}", keywords={f"w{k % 50}"}, region=Box(x, y, x + 1, y + 1))
+        for k in range(1100)
+        for x, y in [(k % 33, k // 33)]
+    ]
+    wanted.append(Subscription(id="wordy", keywords={f"v{k}" for k in range(1200)}))
+    for each in (matcher, scan):
+        each.add_subscriptions(wanted)
+        each.add_events([Event(id="live", keywords={f"u{k}" for k in range(3000)})])
+    words = matcher.schema.words
+    high = [next(w for w, code in words.items() if code == 1024 + k) for k in (3, 1024)]
+    rare = next(w for w, code in words.items() if code == 60)
+    late = [
+        Subscription(id="tail", keywords={"w7"}, region=Box(5, 5, 6, 6)),
+        Subscription(id="two", keywords={rare, high[0]}, region=Box(5, 5, 6, 6)),
+    ]
+    alias = {w for w, code in words.items() if code >= 1024 and code % 1024 < 60}
+    few = next(w for w in words if words[w] >= 1024 and words[w] % 1024 == words["w7"])
+    same = next(w for w in words if words[w] == 3)
+    messages = [alias, {few}, {rare, same}, {rare, high[0]}, {*alias, rare, "w7"}, {*high}]
+    for each in (matcher, scan):
+        each.add_subscriptions(late)
+    matcher.check_invariants()
+    for place in (Point(5.5, 5.5), Box(5.2, 5.2, 5.8, 5.8)):
+        for keywords in messages:
+            event = Event(id="e", keywords=keywords, location=place)
+            assert matcher.match_event(event) == scan.match_event(event)

@@ -36,12 +36,16 @@ def crowd(count: int, prefix: str = "c") -> list[Subscription]:
     ]
 
 
-def seen(matcher: Matcher) -> list[list[str]]:
-    return [matcher.match_event(event) for event in EVENTS]
+#: Once a box has come, a change has more to see to.
+AT_POINTS = EVENTS[:3]
 
 
-def wanted(standing: dict[str, Subscription]) -> list[list[str]]:
-    return [oracle.match_event(standing.values(), event, "planar") for event in EVENTS]
+def seen(matcher: Matcher, events: list[Event] = EVENTS) -> list[list[str]]:
+    return [matcher.match_event(event) for event in events]
+
+
+def wanted(standing: dict[str, Subscription], events: list[Event] = EVENTS) -> list[list[str]]:
+    return [oracle.match_event(standing.values(), event, "planar") for event in events]
 
 
 ASKED = st.sampled_from(
@@ -65,10 +69,11 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("events", [AT_POINTS, EVENTS])
 @pytest.mark.parametrize("size", [3, 200])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(steps=STEPS)
-def test_changes_beside_a_match(size: int, steps) -> None:
+def test_changes_beside_a_match(size: int, events: list[Event], steps) -> None:
     matcher = Matcher(index="pivot", space="planar")
     standing = {each.id: each for each in crowd(size)}
     matcher.add_subscriptions([*standing.values()])
@@ -85,7 +90,7 @@ def test_changes_beside_a_match(size: int, steps) -> None:
             matcher._lock.read().__enter__()
             held, there = True, found_by_index(matcher)
         elif step == "match":
-            assert seen(matcher) == wanted(standing)
+            assert seen(matcher, events) == wanted(standing, events)
         elif step == "remove":
             if id in standing:
                 matcher.remove_subscription(id)
@@ -301,11 +306,11 @@ class TestOneStep:
     def test_an_id_that_is_taken(self) -> None:
         matcher = Matcher(index="pivot", space="planar")
         matcher.add_subscriptions(crowd(100))
-        before, rows = seen(matcher), matcher._standing.store.rows
+        before, rows = seen(matcher, AT_POINTS), matcher._standing.store.rows
         for _ in range(3):
             with pytest.raises(BatchError, match="c3"):
                 matcher.add_subscriptions([Subscription(id="c3", where="p < 9", region=HERE)])
-        assert (len(matcher), seen(matcher)) == (100, before)
+        assert (len(matcher), seen(matcher, AT_POINTS)) == (100, before)
         matcher.check_invariants()
         matcher.add_subscriptions([Subscription(id="late", where="p < 3", region=HERE)])
         assert matcher._standing.store.rows == rows + 1
@@ -334,7 +339,7 @@ class TestOneStep:
             else:
                 matcher.add_subscriptions([each])
             standing[each.id] = each
-            assert seen(matcher) == wanted(standing)
+            assert seen(matcher, AT_POINTS) == wanted(standing, AT_POINTS)
         assert matcher.expire(5) == (["c9"], [])
         matcher.check_invariants()
 
@@ -363,6 +368,72 @@ class TestOneStep:
             except MemoryError:
                 break
         assert failed
+        assert seen(matcher, AT_POINTS) == wanted(standing, AT_POINTS)
+        matcher.check_invariants()
+
+    def test_what_finds_no_room_leaves_nothing(self, monkeypatch) -> None:
+        matcher = Matcher(index="pivot", space="planar")
+        matcher.add_subscriptions(crowd(100))
+        before = seen(matcher, AT_POINTS)
+
+        def fails(self: ClauseTiles, row: int, *given: object) -> tuple[int, int, bool]:
+            raise MemoryError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ClauseTiles, "add_plain", fails)
+            for k in range(30):
+                with pytest.raises(MemoryError):
+                    matcher.add_subscriptions([Subscription(id=f"n{k}", region=HERE)])
+        assert matcher._standing.store.rows <= 101
+        assert (len(matcher), seen(matcher, AT_POINTS)) == (100, before)
+        matcher.check_invariants()
+
+    @pytest.mark.parametrize("change", ["add", "move", "remove"])
+    def test_boxes_that_come_before_the_first_change(self, monkeypatch, change: str) -> None:
+        """What boxes are matched with is made between a change's first step and its second."""
+        matcher = Matcher(index="pivot", space="planar")
+        standing = {each.id: each for each in crowd(100)}
+        matcher.add_subscriptions([*standing.values()])
+        seize = matcher._lock.seize
+
+        def late() -> bool:
+            monkeypatch.undo()
+            reader = threading.Thread(target=seen, args=(matcher,))
+            reader.start()
+            reader.join()
+            return seize()
+
+        monkeypatch.setattr(matcher._lock, "seize", late)
+        if change == "remove":
+            matcher.remove_subscription("c3")
+            del standing["c3"]
+        else:
+            id = "late" if change == "add" else "c3"
+            standing[id] = Subscription(id=id, where="p < 9", region=Box(2, 2, 3, 3))
+            if change == "add":
+                matcher.add_subscriptions([standing[id]])
+            else:
+                matcher.update_subscription(standing[id])
+        assert seen(matcher) == wanted(standing)
+        matcher.check_invariants()
+        for id in [*standing]:
+            matcher.remove_subscription(id)
+        assert seen(matcher) == [[]] * len(EVENTS)
+
+    def test_boxes_and_a_change_that_fails_at_first(self, monkeypatch) -> None:
+        matcher = Matcher(index="pivot", space="planar")
+        standing = {each.id: each for each in crowd(100)}
+        matcher.add_subscriptions([*standing.values()])
+        assert seen(matcher) == wanted(standing)
+
+        def fails(self: PlacedClauses, rows: object) -> None:
+            monkeypatch.undo()
+            raise MemoryError
+
+        monkeypatch.setattr(PlacedClauses, "add", fails)
+        standing["n"] = Subscription(id="n", where="p < 1", region=HERE)
+        with pytest.raises(MemoryError):
+            matcher.add_subscriptions([standing["n"]])
         assert seen(matcher) == wanted(standing)
         matcher.check_invariants()
 

@@ -149,6 +149,13 @@ class RebuiltIndex(Protocol):
     def worn(self) -> bool:
         """Whether changes have left so much behind that it should be rebuilt."""
 
+    @property
+    def one_step(self) -> Any:
+        """What adds, moves and removes plain clauses in one step (`ClauseTiles`), or None."""
+
+    def exchange_clauses(self, going: Rows, coming: Rows) -> None:
+        """Forget clause rows and add others; rows that go may never have come."""
+
     def outgrown(self, rows: int) -> bool:
         """Whether so many rows more are better taken in by rebuilding."""
 

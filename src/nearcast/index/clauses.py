@@ -250,6 +250,7 @@ class ClauseStore:
     def put_back(self, row: int, start: int, size: int) -> None:
         """Undo `take`."""
         self._predicates.give_back(start, size)
+        self.table.owner[row] = -1
         self.table.count[row] = 0
         self.table.extra[row] = NO_EXTRA
         self._free_rows.append(row)

@@ -219,12 +219,16 @@ class Matcher:
         of `docs/wire.md`; ready `intervals` columns are the fast way. `at` says where
         the subscriber of `Around` regions is.
         """
-        registry.require(self.entry.name, subscriptions=True)
+        self._require_subscriptions()
         given = bulk.listed(subscriptions, Subscription)
         if isinstance(given, list):
             self._add_objects(given, at)
         else:
             self._add_table(given, at)
+
+    def _require_subscriptions(self) -> None:
+        if self.entry.subscriptions is None:  # asking the registry takes as long as finding an id
+            registry.require(self.entry.name, subscriptions=True)
 
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
         standing = self._standing
@@ -253,10 +257,12 @@ class Matcher:
             if plain is None:
                 return False
             id, expires, standing = subscription.id, subscription.expires, self._standing
-            tiles = self.index.one_step
-            if tiles is not None and self._lock.seize():
+            if self._lock.seize():
                 try:
-                    if not standing.add_plain(id, expires, plain, self.schema, tiles):
+                    tiles = self.index.one_step
+                    if tiles is None or not standing.add_plain(
+                        id, expires, plain, self.schema, tiles
+                    ):
                         return False
                 finally:
                     self._lock.let_go()
@@ -277,10 +283,10 @@ class Matcher:
         if plain is None:
             return False
         id, expires, standing = subscription.id, subscription.expires, self._standing
-        tiles = self.index.one_step
-        if tiles is not None and self._lock.seize():
+        if self._lock.seize():
             try:
-                if not standing.move_plain(id, expires, plain, self.schema, tiles):
+                tiles = self.index.one_step
+                if tiles is None or not standing.move_plain(id, expires, plain, self.schema, tiles):
                     return False
             finally:
                 self._lock.let_go()
@@ -293,11 +299,12 @@ class Matcher:
 
     def _remove_plain(self, id: str) -> bool:
         """Forget one that nobody looks at, in one step; whether it is such a one."""
-        tiles = getattr(self.index, "one_step", None)
-        if tiles is None or not id.isprintable() or not self._lock.seize():  # no lone surrogates
+        able = hasattr(self.index, "rebuilt") and id.isprintable()  # no lone surrogates
+        if not able or not self._lock.seize():
             return False
         try:
-            if not self._standing.remove_plain(id, tiles):
+            tiles = self.index.one_step  # asked while nobody can change it
+            if tiles is None or not self._standing.remove_plain(id, tiles):
                 return False
         finally:
             self._lock.let_go()
@@ -480,7 +487,7 @@ class Matcher:
         return self._match_one(event, now, counters), MatchReport.of(counters)
 
     def _match_one(self, event: Event, now: Time | None, counters: Counters) -> list[str]:
-        registry.require(self.entry.name, subscriptions=True)
+        self._require_subscriptions()
         _check_type("event", event, Event)
         moment = event.end if now is None else to_micros(now, "now")
         with self._reading(self.entry.subscriptions):
@@ -526,7 +533,7 @@ class Matcher:
         return event_numbers, ids
 
     def _match_all(self, events: Events, now: Time | None, *, arrow: bool) -> tuple[Any, ...]:
-        registry.require(self.entry.name, subscriptions=True)
+        self._require_subscriptions()
         moment = None if now is None else to_micros(now, "now")
         given = bulk.listed(events, Event)
         with self._reading(self.entry.subscriptions):

@@ -107,6 +107,11 @@ class IdTable:
         self._zeros = self._zeros or "\0" in id
         self.used = used
 
+    def take_back(self, id: str, slot: int) -> None:
+        """Undo what was written into the arrays for an id, if anything was."""
+        if self.get(id) == slot:
+            strings.remove(*self.arrays, slot)
+
     def denied(self, id: str) -> DuplicateIdError:
         """The error for an id that is taken."""
         return DuplicateIdError(self._kind, id, self._taken)

@@ -249,9 +249,13 @@ class Standing:
             self._row = grown(self._row, slot + 1)
         size = plain.attr.size + (0 if plain.box is None else 2)
         row, at = store.take(size)
-        used, node, odd = tiles.add_plain(
-            row, *self._given(id, expires, plain, schema), store.table.owner, ids.used, slot, at
-        )
+        try:
+            given = self._given(id, expires, plain, schema)
+            used, node, odd = tiles.add_plain(row, *given, store.table.owner, ids.used, slot, at)
+        except BaseException:  # no memory, or an interrupt: it does not come
+            ids.take_back(id, slot)
+            store.put_back(row, at, size)
+            raise
         if used < 0:
             store.put_back(row, at, size)
             if used == DENIED:

@@ -132,7 +132,9 @@ class Pivot:
         if self._boxed.worn or self.outgrown(int(rows.size)):
             self._boxed = None
         else:
-            self._boxed.add(rows)
+            made, self._boxed = self._boxed, None  # if this fails, it is made anew
+            made.add(rows)
+            self._boxed = made
 
     @property
     def worn(self) -> bool:
@@ -279,7 +281,8 @@ class Pivot:
         broad = 0 if self._broad is None else self._broad.memory_bytes()
         own = int(self._few.nbytes + self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
         parts = (self._clauses, self._words, self._events)
-        boxed = 0 if self._boxed is None else self._boxed.memory_bytes()
+        made = self._boxed  # a reader may make it meanwhile
+        boxed = 0 if made is None else made.memory_bytes()
         return sum(part.memory_bytes() for part in parts) + broad + boxed + own
 
     def check_invariants(self) -> None:

@@ -55,6 +55,7 @@ class PlacedClauses:
 
     def remove(self, rows: Rows) -> None:
         """Forget rows, whether they have a place or not."""
+        rows = rows[rows < self._where.size]  # some may never have come
         where = self._where[rows]
         self._where[rows] = _ELSEWHERE
         if (where == _IN_CELLS).any():

@@ -51,8 +51,6 @@ class WordCells:
         self._clauses = clauses
         self._cells = _no_cells(np.zeros(4), 1, 0)
         self._count = 0
-        self._words = 1
-        """One more than the highest word."""
 
     def __len__(self) -> int:
         return self._count
@@ -94,7 +92,6 @@ class WordCells:
         table.used[1] = child.size
         self._cells = table
         self._count = chosen.size
-        self._words = 1 + int(word.max(initial=0))
         return fit
 
     def insert(self, rows: Rows, home: I4) -> Flags:
@@ -102,26 +99,23 @@ class WordCells:
         t = self._clauses.table
         taken = np.zeros(rows.size, bool)
         done = 0
-        while done < rows.size:
-            done, places = kernels.insert_many(
-                self._cells, t.start, t.count, t.attr, t.low, t.high,
-                t.extra, t.word_start, t.word_count, t.word, rows, home, taken, done,
-            )  # fmt: skip
-            if places:
-                self.grow(int(places))
-        self.note(rows[taken], home)
+        try:
+            while done < rows.size:
+                done, places = kernels.insert_many(
+                    self._cells, t.start, t.count, t.attr, t.low, t.high,
+                    t.extra, t.word_start, t.word_count, t.word, rows, home, taken, done,
+                )  # fmt: skip
+                if places:
+                    self.grow(int(places))
+        except BaseException:  # no memory, or an interrupt: none of them comes
+            kernels.remove_many(self._cells, t.start, t.low, t.high, rows[taken], home)
+            raise
+        self._count += int(np.count_nonzero(taken))
         return taken
 
-    def note(self, rows: Rows, home: I4) -> None:
-        """Count rows that are in."""
-        if rows.size:
-            self._count += rows.size
-            self._words = max(self._words, 1 + int(home[rows].max()))
-
-    def note_one(self, word: int) -> None:
-        """Count a row that came in beside `insert`, under a word."""
+    def note_one(self) -> None:
+        """Count a row that came in beside `insert`."""
         self._count += 1
-        self._words = max(self._words, 1 + word)
 
     def forget_one(self) -> None:
         """Count a row less, which was taken out beside `remove`."""
@@ -162,7 +156,7 @@ class WordCells:
             c.extra, c.word_start, c.word_count, c.word,
             t.child, t.head, t.shelf, t.word, t.sides, t.rest, t.plan,
             batch.start, batch.attr, batch.value, batch.word_start, batch.word,
-            boxes, first, stop, self._words, counters,
+            boxes, first, stop, max(1, self._clauses.word_codes), counters,
         )  # fmt: skip
         return found
 
@@ -193,7 +187,7 @@ class WordCells:
             assert len(found) == length - dead == len(set(found))
             assert set(found) == wanted.get(node, set())
             for k, row in zip(live.tolist(), found, strict=True):
-                assert t.word[k] == max(home[row], 0) < self._words
+                assert t.word[k] == max(home[row], 0)
                 assert t.sides[k] == kernels.sides_in(*by_row[row], *where[node])
                 if k < start + ordered:
                     board = start // 4 + (int(t.word[k]) & (kernels.boards_of(room) - 1))

@@ -594,10 +594,10 @@ def _position(t, node, word, row):
     for k in range(a + t.shelf[board], a + t.shelf[board + 1]):
         if t.rest[k, ROW] == row or t.rest[k, ROW] == -2 - row:
             return k
-    k = a + t.head[node, ORDERED]
-    while t.rest[k, ROW] != row and t.rest[k, ROW] != -2 - row:
-        k += 1
-    return k
+    for k in range(a + t.head[node, ORDERED], a + t.head[node, LENGTH]):
+        if t.rest[k, ROW] == row or t.rest[k, ROW] == -2 - row:
+            return k
+    return np.int64(-1)  # not to be: who removes a clause has added it
 
 
 @kernel
@@ -608,6 +608,8 @@ def remove(t, c_start, c_low, c_high, word, row):
     for m in range(n):
         node = met[m, 0]
         k = _position(t, node, word, row)
+        if k < 0:
+            continue
         t.rest[k, ROW] = GONE
         t.sides[k] = _NOWHERE
         t.head[node, DEAD] += 1
@@ -707,7 +709,8 @@ def match(
     start, attr, value, word_start, word, boxes, first, stop, words, counters,
 ):  # fmt: skip
     """(events, rows) for events first … stop of a batch, at their points or, if there are any,
-    everywhere in their boxes. `words` is one more than the highest word of an entry.
+    everywhere in their boxes. `words` is one more than the highest word of any clause: what is
+    beyond, nobody asks for, and it must not be taken for what shares its bit.
 
     Events come in the order of cells, so that a cell is in the cache for all who meet it.
     Entries are sifted in passes without branches: what remains of a cell cannot be foreseen.
@@ -749,8 +752,9 @@ def match(
         else:
             met, n_met = cells_met(child, x0, y0, x1, y1, met)
         for w in range(w0, w1):
-            slot = np.uint64(word[w]) & mask
-            bits[slot >> _SIX] |= ONE << (slot & _SIXTY_THREE)
+            if word[w] < words:
+                slot = np.uint64(word[w]) & mask
+                bits[slot >> _SIX] |= ONE << (slot & _SIXTY_THREE)
         visited += n_met
         for c in range(n_met):
             node, x, y, side = met[c, 0], met[c, 1], met[c, 2], met[c, 3]

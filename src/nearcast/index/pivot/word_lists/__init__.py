@@ -151,7 +151,7 @@ class WordLists:
         )  # fmt: skip
         if home < 0:
             return False
-        self._cells.note_one(home)
+        self._cells.note_one()
         return True
 
     def _divide(self) -> Rows:
