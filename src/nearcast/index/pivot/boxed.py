@@ -46,6 +46,9 @@ class PlacedClauses:
 
     def add(self, rows: Rows) -> None:
         """Take rows in, whether they have a place or not."""
+        if rows.size == 1 and rows[0] < self._where.size and self._cells.insert_one(rows[0], 0):
+            self._where[rows[0]] = _IN_CELLS
+            return
         size = self._where.size
         self._where = grown(self._where, self._clauses.rows)
         self._where[size:] = _ELSEWHERE
@@ -56,6 +59,10 @@ class PlacedClauses:
     def remove(self, rows: Rows) -> None:
         """Forget rows, whether they have a place or not."""
         rows = rows[rows < self._where.size]  # some may never have come
+        if rows.size == 1 and self._where[rows[0]] == _IN_CELLS:
+            self._where[rows[0]] = _ELSEWHERE
+            self._cells.remove_one(rows[0], 0)
+            return
         where = self._where[rows]
         self._where[rows] = _ELSEWHERE
         if (where == _IN_CELLS).any():

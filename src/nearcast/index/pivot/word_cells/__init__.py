@@ -113,6 +113,22 @@ class WordCells:
         self._count += int(np.count_nonzero(taken))
         return taken
 
+    def insert_one(self, row: int, word: int) -> bool:
+        """Take a row in under a word, in little time; False if it takes more."""
+        c = self._clauses.table
+        done: bool = kernels.insert_one(
+            c.start, c.count, c.attr, c.low, c.high,
+            c.extra, c.word_start, c.word_count, c.word, *self._cells, np.int32(word), row,
+        )  # fmt: skip
+        self._count += done
+        return done
+
+    def remove_one(self, row: int, word: int) -> None:
+        """Forget a row that is here."""
+        c = self._clauses.table
+        self._count -= 1
+        kernels.remove_one(c.start, c.low, c.high, *self._cells, np.int32(word), row)
+
     def note_one(self) -> None:
         """Count a row that came in beside `insert`."""
         self._count += 1

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.pivot.kernels import by_event
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.rows import event_satisfies
 from nearcast.kernels.tokens import first_not_below
 
@@ -622,6 +622,29 @@ def remove_many(t, c_start, c_low, c_high, rows, home):
     """Take rows out."""
     for row in rows:
         remove(t, c_start, c_low, c_high, np.int32(max(home[row], 0)), row)
+
+
+@brief_kernel
+def insert_one(
+    c_start, c_count, c_attr, c_low, c_high, extra, word_start, word_count, words,
+    child, head, shelf, word, sides, rest, plan, used, free, own, row,
+):  # fmt: skip
+    """Enter one clause under a word; whether that was all there is to do. Arrays one by one."""
+    if not is_placed(c_start, c_count, c_attr, c_low, c_high, row):
+        return False
+    t = Cells(child, head, shelf, word, sides, rest, plan, used, free)
+    entry = np.empty(4, np.int32)
+    entry_of(c_count, extra, word_start, word_count, words, row, own, entry)
+    return insert(t, c_start, c_low, c_high, own, entry) == 0
+
+
+@brief_kernel
+def remove_one(
+    c_start, c_low, c_high, child, head, shelf, word, sides, rest, plan, used, free, own, row
+):
+    """Take one clause out."""
+    t = Cells(child, head, shelf, word, sides, rest, plan, used, free)
+    remove(t, c_start, c_low, c_high, own, row)
 
 
 # --- matching ---------------------------------------------------------------------------------
