@@ -71,7 +71,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("events", [AT_POINTS, EVENTS])
 @pytest.mark.parametrize("size", [3, 200])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(steps=STEPS)
 def test_changes_beside_a_match(size: int, events: list[Event], steps) -> None:
     matcher = Matcher(index="pivot", space="planar")

@@ -66,12 +66,6 @@ _NO_CLAUSES = Clauses(
     shape_count=np.empty(0, np.uint16),
     shape=np.empty(0),
 )
-#: The row of a store of one; never written to.
-_FIRST, _OWNED, _WITHOUT = (
-    np.zeros(1, np.uint32),
-    np.zeros(1, np.int32),
-    np.full(1, NO_EXTRA, np.int32),
-)
 _OF_ROWS = ("start", "count", "owner", "extra")
 _OF_PREDICATES = ("attr", "low", "high")
 _OF_EXTRAS = ("word_start", "word_count", "shape_start", "shape_count")
@@ -138,27 +132,6 @@ class ClauseStore:
         self.residuals: dict[int, tuple[Any, ...]] = {}
         """Row → residual predicates, where there are any."""
         self.table = _NO_CLAUSES
-
-    @classmethod
-    def of_one(cls, attr: I4, low: F8, high: F8, extra: Extra | None) -> ClauseStore:
-        """A store with one clause, row 0 of owner 0: to be looked at, in little time."""
-        store = cls()
-        if extra is not None or attr.size > _MOST_PREDICATES:
-            store.append(0, attr, low, high, extra)
-            return store
-        store.rows = 1
-        store.columns = max(2, 1 + max(attr.tolist(), default=-1))
-        store._predicates.take(attr.size)
-        store.table = _NO_CLAUSES._replace(
-            start=_FIRST,
-            count=np.array((attr.size,), np.uint16),
-            owner=_OWNED,
-            extra=_WITHOUT,
-            attr=attr.astype(np.uint16 if store.columns <= 65_536 else np.uint32),
-            low=low,
-            high=high,
-        )
-        return store
 
     def __len__(self) -> int:
         return self.rows - len(self._free_rows)

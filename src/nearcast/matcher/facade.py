@@ -745,7 +745,8 @@ class Matcher:
             clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
             if subscription.expires is not None and subscription.expires <= moment:
                 return []
-            found = [self._events_of(ClauseStore.of_one(*clause), 0, moment) for clause in clauses]
+            query = ClauseStore()
+            found = [self._events_of(query, query.append(0, *clause), moment) for clause in clauses]
             if not found:
                 return []
             rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
