@@ -168,3 +168,11 @@ def test_very_many_ids_come_in_pieces(monkeypatch):
     assert found.to_pylist() == names
     monkeypatch.setattr(IdTable, "_fits", lambda self, slots: slots.size < 3)
     assert ids.arrow(slots).to_pylist() == names
+
+
+@given(st.lists(st.text(alphabet="abz019é", min_size=1, max_size=20), max_size=150, unique=True))
+def test_ids_come_sorted_whatever_their_length(names):
+    table = IdTable("subscription", "use another")
+    slots = np.array([table.add(name) for name in names], np.int32)
+    assert table.sorted_ids(slots) == sorted(names)
+    assert table.sorted_ids(slots[::-1].copy()) == sorted(names)

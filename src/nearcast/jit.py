@@ -24,11 +24,14 @@ __all__ = [
     "cache_directory",
     "compile_seconds",
     "compiled",
+    "inlined",
     "kernel",
     "kernel_sources",
     "module_cache",
     "parallel_threads",
     "prefetcher",
+    "word_reader",
+    "word_writer",
 ]
 
 #: Typed by the arrays it is called with, not by annotations.
@@ -126,7 +129,16 @@ def brief_kernel(function: Kernel) -> Kernel:
     return _compiled(function, nogil=False)
 
 
-def _compiled(function: Kernel, *, nogil: bool) -> Kernel:
+def inlined(function: Kernel) -> Kernel:
+    """A kernel that becomes part of those that call it.
+
+    A call counts the references to each array it hands over, up and down again, and these
+    counts are atomic: some 10 ns an array, which a short loop notices.
+    """
+    return _compiled(function, nogil=True, forceinline=True)
+
+
+def _compiled(function: Kernel, **how: bool) -> Kernel:
     if not compiled():
         return _interpreted(function)
     _compile_clock()
@@ -134,8 +146,35 @@ def _compiled(function: Kernel, *, nogil: bool) -> Kernel:
     if "NUMBA_CACHE_DIR" not in os.environ:
         # Read when the function is decorated, so it may differ from module to module.
         config.CACHE_DIR = str(module_cache(Path(function.__code__.co_filename)))
-    jitted: Kernel = _numba().njit(function, cache=True, nogil=nogil, boundscheck=False)
+    jitted: Kernel = _numba().njit(function, cache=True, boundscheck=False, **how)
     return jitted
+
+
+def _on_item(generate: Kernel, result: str, given: str | None = None) -> Kernel:
+    """An intrinsic on a flat array and an index: `generate` is handed a pointer to that item.
+
+    `result` and `given` name the types of what comes back and of a third argument.
+    """
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    def lowered(context: Any, builder: Any, signature: Any, handed: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, handed[0]).data
+        return generate(context, builder, builder.gep(data, [handed[1]]), *handed[2:])
+
+    def signature(array: Any) -> Any:
+        more = () if given is None else (getattr(types, given),)
+        return getattr(types, result)(array, types.intp, *more)
+
+    # numba wants every argument by name.
+    def two(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - its type is known
+        return signature(array), lowered
+
+    def three(_: Any, array: Any, index: Any, word: Any) -> Any:  # noqa: ARG001
+        return signature(array), lowered
+
+    made: Kernel = intrinsic(two if given is None else three)
+    return made
 
 
 def prefetcher() -> Kernel:
@@ -146,24 +185,56 @@ def prefetcher() -> Kernel:
     if not compiled():
         return lambda *_: None
     from llvmlite import ir
-    from numba.core import types
-    from numba.extending import intrinsic
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, item: Any) -> Any:
         number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         asked = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        data = context.make_array(signature.args[0])(context, builder, given[0]).data
-        line = builder.bitcast(builder.gep(data, [given[1]]), byte)
         read, keep, is_data = (ir.Constant(number, value) for value in (0, 3, 1))
-        builder.call(asked, [line, read, keep, is_data])
+        builder.call(asked, [builder.bitcast(item, byte), read, keep, is_data])
         return context.get_dummy_value()
 
-    def prefetch(_: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - its type is known
-        return types.void(array, types.intp), generate
+    return _on_item(generate, "void")
 
-    made: Kernel = intrinsic(prefetch)
-    return made
+
+def word_reader() -> Kernel:
+    """`read_word(array, index)`: eight bytes of a flat array from `index` on, the first lowest.
+
+    All eight must be within the array.
+    """
+    if not compiled():
+        return _read_word
+    from llvmlite import ir
+
+    def generate(_: Any, builder: Any, item: Any) -> Any:
+        return builder.load(builder.bitcast(item, ir.IntType(64).as_pointer()), align=1)
+
+    return _on_item(generate, "uint64")
+
+
+def word_writer() -> Kernel:
+    """`write_word(array, index, word)`: put a word where `read_word` would find it."""
+    if not compiled():
+        return _write_word
+    from llvmlite import ir
+
+    def generate(context: Any, builder: Any, item: Any, word: Any) -> Any:
+        builder.store(word, builder.bitcast(item, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return _on_item(generate, "void", "uint64")
+
+
+def _read_word(array: Any, index: int) -> Any:
+    import numpy as np
+
+    return np.uint64(int.from_bytes(array[index : index + 8].tobytes(), "little"))
+
+
+def _write_word(array: Any, index: int, word: int) -> None:
+    import numpy as np
+
+    array[index : index + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
 
 
 def _interpreted(function: Kernel) -> Kernel:

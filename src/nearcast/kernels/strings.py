@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, inlined, kernel, word_writer
 
 #: Bytes of a cell, the longest string in one, and what stands in place of its length else.
 CELL = 16
@@ -23,6 +23,7 @@ _BYTE = np.uint64(8)
 _ONE = np.uint64(1)
 #: Strings that are entered together: loads that do not wait for each other overlap.
 _TOGETHER = 256
+write_word = word_writer()
 
 
 @kernel
@@ -184,7 +185,7 @@ def remove(table, cells, blob, slot):
     table[hole] = -1
 
 
-@kernel
+@inlined
 def size_of(first_word):
     """The bytes of a string, by the first word of its cell."""
     if first_word & _LONG == _LONG:
@@ -230,25 +231,19 @@ def _copied_cells(cells, slots):
     return found
 
 
-@kernel
-def _write(out, at, found, flat, i, blob):
-    """Write string i of the found cells, `flat` their bytes; returns where it ends.
+@inlined
+def _write(out, at, a, b, blob):
+    """Write the string of a cell; returns where it ends.
 
-    Of a short one the first eight bytes are written at once, beyond its end too, where the
-    next one goes: `out` has room for that behind the last.
+    A short one is written as two words, beyond its end too, where the next one goes: `out` has
+    room for that behind the last.
     """
-    size = size_of(found[i, 0])
+    size = size_of(a)
     if size <= SHORT:
-        s = i * CELL + 1
-        a, b, c, d = flat[s], flat[s + 1], flat[s + 2], flat[s + 3]
-        e, f, g, h = flat[s + 4], flat[s + 5], flat[s + 6], flat[s + 7]
-        out[at], out[at + 1], out[at + 2], out[at + 3] = a, b, c, d
-        out[at + 4], out[at + 5], out[at + 6], out[at + 7] = e, f, g, h
-        if size > 8:
-            for k in range(8, size):
-                out[at + k] = flat[s + k]
+        write_word(out, at, (a >> _BYTE) | (b << np.uint64(56)))
+        write_word(out, at + 8, b >> _BYTE)
         return at + size
-    begin = np.int64(found[i, 1])
+    begin = np.int64(b)
     for k in range(size):
         out[at + k] = blob[begin + k]
     return at + size
@@ -259,33 +254,51 @@ def gather(cells, blob, slots):
     """The strings of many slots as (offsets, bytes), Arrow's layout."""
     n = slots.size
     found = _copied_cells(cells, slots)
-    flat = found.view(np.uint8).reshape(-1)
     offsets = np.empty(n + 1, np.int64)
     offsets[0] = 0
     for i in range(n):
         offsets[i + 1] = offsets[i] + size_of(found[i, 0])
     data = np.empty(offsets[n] + CELL, np.uint8)
     for i in range(n):
-        _write(data, offsets[i], found, flat, i, blob)
+        _write(data, offsets[i], found[i, 0], found[i, 1], blob)
     return offsets, data[: offsets[n]]
+
+
+@inlined
+def _reversed(word):
+    """The bytes of a word in the other order: strings compare as numbers then."""
+    swapped = np.uint64(0)
+    for i in range(8):
+        swapped |= ((word >> np.uint64(8 * i)) & _LONG) << np.uint64(56 - 8 * i)
+    return swapped
 
 
 @kernel
 def gather_lines(cells, blob, slots):
-    """The strings of many slots one after another, a zero byte between them."""
+    """The strings of many slots one after another, a zero byte between them.
+
+    Also whether they are known to be in ascending order, which is told of short ones only.
+    """
     n = slots.size
     found = _copied_cells(cells, slots)
-    flat = found.view(np.uint8).reshape(-1)
     total = n
     for i in range(n):
         total += size_of(found[i, 0])
     out = np.empty(total + CELL, np.uint8)
     at = 0
+    ascending = True
+    before, before_too = np.uint64(0), np.uint64(0)
     for i in range(n):
-        at = _write(out, at, found, flat, i, blob)
+        a, b = found[i, 0], found[i, 1]
+        at = _write(out, at, a, b, blob)
         out[at] = 0
         at += 1
-    return out[: max(total - 1, 0)]
+        first = _reversed((a >> _BYTE) | (b << np.uint64(56)))
+        second = _reversed(b >> _BYTE)
+        ascending &= (before < first) | ((before == first) & (before_too <= second))
+        ascending &= a & _LONG != _LONG
+        before, before_too = first, second
+    return out[: max(total - 1, 0)], ascending
 
 
 @brief_kernel

@@ -64,7 +64,6 @@ Events: TypeAlias = Iterable[Event] | Any
 
 _MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
 _MOST_STAGED = 1024  # changes that may wait for the next match
-_FEW = 256  # ids that are sorted soon enough
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -504,11 +503,7 @@ class Matcher:
             slots = self._standing.slots_of(rows)
             if not self._standing.one_row_each:
                 slots = np.unique(slots)
-            elif slots.size > _FEW:  # ids mostly come in order of arrival: then theirs is quick
-                slots = np.sort(slots)
-            ids = self._standing.ids.ids_of(slots)
-        ids.sort()
-        return ids
+            return self._standing.ids.sorted_ids(slots)
 
     def match_events(self, events: Events, now: Time | None = None) -> Any:
         """Pairs (event_id, subscription_id) for many events, as an Arrow table.
@@ -750,12 +745,7 @@ class Matcher:
             if not found:
                 return []
             rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-            slots = self._live.slots_of(rows)
-            if slots.size > _FEW:  # see _match_one
-                slots.sort()
-            ids = self._live.ids.ids_of(slots)
-        ids.sort()
-        return ids
+            return self._live.ids.sorted_ids(self._live.slots_of(rows))
 
     def _events_of(self, query: ClauseStore, row: int, now: int) -> Rows:
         """The event rows that one clause row wants."""
@@ -820,7 +810,7 @@ class Matcher:
             due = used <= moment
             due[standing.ids.free_slots()] = False
             over = np.flatnonzero(due).astype(np.int32)
-            subscriptions = sorted(standing.ids.ids_of(over))
+            subscriptions = standing.ids.sorted_ids(over)
             rows = [row for slot in over.tolist() for row in standing.rows_of(slot)]
             if rows:
                 self.index.remove_clauses(np.array(rows, np.int32))
@@ -829,7 +819,7 @@ class Matcher:
             gone = live.store.live_rows()
             gone = gone[live.store.table.expires[gone] <= moment]
             slots = live.store.table.slot[gone]
-            events = sorted(live.ids.ids_of(slots))
+            events = live.ids.sorted_ids(slots)
             if gone.size:
                 self.index.remove_events(gone.astype(np.int32))
             for slot in slots.tolist():

@@ -17,6 +17,8 @@ __all__ = ["IdTable"]
 
 #: Ids that are fetched in less time than it takes to get the GIL back.
 _FEW = 1024
+#: Ids that are sorted sooner than their slots are.
+_UNSORTED = 64
 #: Ids of one piece of an Arrow array, which one thread makes.
 _PIECE = 131_072
 
@@ -185,17 +187,30 @@ class IdTable:
         return bytes(strings.gather(self._cells, self._blob, np.array([slot]))[1]).decode()
 
     def ids_of(self, slots: npt.NDArray[np.int32]) -> list[str]:
-        """The ids of some slots.
+        """The ids of some slots."""
+        return self._listed(slots)[0]
+
+    def sorted_ids(self, slots: npt.NDArray[np.int32]) -> list[str]:
+        """The ids of some slots in ascending order."""
+        if slots.size > _UNSORTED:  # ids mostly come in order of arrival: then theirs is known
+            slots = np.sort(slots)
+        ids, ascending = self._listed(slots)
+        if not ascending:
+            ids.sort()
+        return ids
+
+    def _listed(self, slots: npt.NDArray[np.int32]) -> tuple[list[str], bool]:
+        """The ids of some slots, and whether they are known to be in order.
 
         One decoding for all, cut at zero bytes: a seventh of the time of one at a time.
         """
         if not slots.size:
-            return []
+            return [], True
         if self._zeros:
-            return [self.id_of(slot) for slot in slots.tolist()]
+            return [self.id_of(slot) for slot in slots.tolist()], False
         gather = strings.gather_few_lines if slots.size <= _FEW else strings.gather_lines
-        joined = gather(self._cells, self._blob, slots)
-        return str(joined, "utf-8").split("\0")
+        joined, ascending = gather(self._cells, self._blob, slots)
+        return str(joined, "utf-8").split("\0"), ascending
 
     def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
         """The ids of many slots as an Arrow string array; very many as pieces of one."""

@@ -46,7 +46,7 @@ class Tiles(NamedTuple):
     """How many those are."""
     rows: npt.NDArray[np.int32]
     codes: npt.NDArray[np.uint8]
-    """(tile, position · predicate): columns of the shelf, then low, then high codes."""
+    """(tile, position · predicate): by fours, columns of the shelf, then low, then high codes."""
     # By shelf.
     entered: I8
     """Clauses that came since the columns were chosen, with those that were there."""
@@ -131,9 +131,8 @@ class ClauseTiles(TileTree):
         columns = np.count_nonzero(self._clauses.column_counts())
         counts = self._clauses.table.count[: self._clauses.rows]
         predicates = int(np.quantile(counts, 0.95)) if counts.size else _PREDICATES
-        return _no_tiles(
-            int(np.clip(columns, 4, _MOST_DIMS)), int(np.clip(predicates, 1, _MOST_PREDICATES))
-        )
+        groups = -(-min(predicates, _MOST_PREDICATES) // kernels.AT_ONCE)
+        return _no_tiles(int(np.clip(columns, 4, _MOST_DIMS)), kernels.AT_ONCE * max(1, groups))
 
     # -- shelves ----------------------------------------------------------------
 

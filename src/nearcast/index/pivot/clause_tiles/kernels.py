@@ -8,8 +8,8 @@ satisfy it". 512 bits are a cache line; a match ANDs one line a column and tile,
 lines of one cell lie side by side for all tiles of the shelf, memory is read in streams.
 
 What survives is compared by 8-bit codes of its predicates, which stand together in one or
-two cache lines a clause: (column of the shelf, code of low, code of high). Codes are
-monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes
+two cache lines a clause: (column of the shelf, code of low, code of high), four predicates
+at once, each in a byte of a machine word. Codes are monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes
 means strictly between the values, so only where a value has the same code as an end do the
 exact floats of the store decide. Values have the codes 1 … 254; 0 and 255 are infinite ends.
 """
@@ -32,7 +32,7 @@ from nearcast.index.pivot.kernels import (
     free_position,
     leave,
 )
-from nearcast.jit import brief_kernel, kernel, prefetcher
+from nearcast.jit import brief_kernel, inlined, kernel, prefetcher, word_reader
 from nearcast.kernels.plain import DENIED, UNFIT, arranged, one_row, overwrite
 from nearcast.kernels.rows import write_clause
 from nearcast.kernels.strings import find, insert
@@ -46,17 +46,30 @@ NULL_CELL = 15
 LINE = SHELF * WORDS
 #: Words of a column.
 BLOCK = CELLS * LINE
-#: Stands for a column where a clause has no more predicates.
-NO_DIM = 255
+#: Stands for a column where a clause has no more predicates, and the code that events have there.
+NO_DIM = 31
+ANY = 128
+#: Codes that an event has, by column of the shelf; those that it lacks are 0.
+CODES = 32
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 #: Candidates that are decided together.
 CANDIDATES = 4096
-#: Candidates whose codes are asked for before they are looked at.
-EARLY = 16
+#: The highest bit of each byte, the lowest, and the others but the highest.
+HIGHEST = np.uint64(0x8080808080808080)
+LOWEST = np.uint64(0x0101010101010101)
+LOWER = np.uint64(0x7F7F7F7F7F7F7F7F)
+ZERO = np.uint64(0)
+#: Predicates that are compared at once, and the bytes of their codes: columns, lows, highs.
+AT_ONCE = 4
+GROUP = 3 * AT_ONCE
+#: The lanes of a word in which they are compared, and those that are left over.
+USED = np.uint64(0xFFFFFFFF)
+BYTE = np.uint64(0xFF)
 prefetch = prefetcher()
+read_word = word_reader()
 
 
-@kernel
+@inlined
 def _code(v, low, scale):
     """The code of a value in a shelf's column; monotone, clamped at the ends."""
     t = (v - low) * scale
@@ -67,7 +80,7 @@ def _code(v, low, scale):
     return 1
 
 
-@kernel
+@inlined
 def _codes(lo, hi, low, scale):
     """The codes of an interval; of one that holds nothing, codes that hold nothing."""
     if not lo <= hi:
@@ -77,7 +90,7 @@ def _codes(lo, hi, low, scale):
     return a, b
 
 
-@kernel
+@inlined
 def _cell(code):
     return (code * NULL_CELL) >> 8
 
@@ -156,11 +169,29 @@ def _fit(c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs, count, s
         t.dim_scale[shelf, d] = scale
 
 
+@inlined
+def _code_at(at, j):
+    """Where predicate j of the clause whose codes begin at `at` has its column.
+
+    Its low end stands AT_ONCE bytes behind it, its high end as far behind that.
+    """
+    return at + (j // AT_ONCE) * GROUP + j % AT_ONCE
+
+
 @kernel
-def _write_codes(codes, tile, at, stride, j, d, lo, hi):
-    codes[tile, at + j] = d
-    codes[tile, at + stride + j] = lo
-    codes[tile, at + 2 * stride + j] = hi
+def _write_codes(codes, tile, at, j, d, lo, hi):
+    k = _code_at(at, j)
+    codes[tile, k] = d
+    codes[tile, k + AT_ONCE] = lo
+    codes[tile, k + 2 * AT_ONCE] = hi
+
+
+@kernel
+def _write_no_codes(codes, tile, at, stride, j):
+    """Fill the places behind j predicates with some that every event satisfies."""
+    while j < stride:
+        _write_codes(codes, tile, at, j, NO_DIM, 0, 255)
+        j += 1
 
 
 @kernel
@@ -208,13 +239,11 @@ def _fill_tile(
                 begun[d, _cell(lo), word] |= bit
                 ended[d, _cell(hi), word] |= bit
             if j < stride:
-                _write_codes(codes, tile, at, stride, j, d, lo, hi)
+                _write_codes(codes, tile, at, j, d, lo, hi)
                 j += 1
             else:
                 left = True
-        while j < stride:
-            codes[tile, at + j] = NO_DIM
-            j += 1
+        _write_no_codes(codes, tile, at, stride, j)
         if left:
             rest[tile, word] |= bit
         t.alive[tile, word] |= bit
@@ -321,11 +350,12 @@ def centres(t, tiles):
                 continue
             at = position * 3 * stride
             for j in range(stride):
-                d = t.codes[tile, at + j]
+                k = _code_at(at, j)
+                d = t.codes[tile, k]
                 if d == NO_DIM:
                     break
-                lo = np.int64(t.codes[tile, at + stride + j])
-                total[i, d] += lo + np.int64(t.codes[tile, at + 2 * stride + j])
+                lo = np.int64(t.codes[tile, k + AT_ONCE])
+                total[i, d] += lo + np.int64(t.codes[tile, k + 2 * AT_ONCE])
                 number[i, d] += 2.0
     for i in range(tiles.size):
         for d in range(total.shape[1]):
@@ -407,11 +437,12 @@ def _enter(
     for d in range(used):
         cells[0, d], cells[1, d] = 0, NULL_CELL  # any value, and none
         cells[2, d], cells[3, d] = 0, NULL_CELL
-    for j in range(at, at + stride):
-        d = codes[tile, j]
+    for j in range(stride):
+        k = _code_at(at, j)
+        d = codes[tile, k]
         if d == NO_DIM:
             break
-        lo, hi = np.int64(codes[tile, j + stride]), np.int64(codes[tile, j + 2 * stride])
+        lo, hi = np.int64(codes[tile, k + AT_ONCE]), np.int64(codes[tile, k + 2 * AT_ONCE])
         cells[2, d], cells[3, d] = _cells(lo, hi)
     left = False
     j = 0
@@ -424,13 +455,11 @@ def _enter(
         cells[0, d], cells[1, d] = _cells(lo, hi)
         _ask(order, asked, tile, d)
         if j < stride:
-            _write_codes(codes, tile, at, stride, j, d, lo, hi)
+            _write_codes(codes, tile, at, j, d, lo, hi)
             j += 1
         else:
             left = True
-    while j < stride:
-        codes[tile, at + j] = NO_DIM
-        j += 1
+    _write_no_codes(codes, tile, at, stride, j)
     if known:
         for d in range(used):
             a, b, c, e = _differing(cells[0, d], cells[1, d], cells[2, d], cells[3, d])
@@ -626,12 +655,13 @@ def remove_plain(
     return slot, row, np.int64(c_start[row]), length, cells[slot, 0]
 
 
-@kernel
+@inlined
 def _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q):
-    """Find the line of each column of a shelf for an event, and its codes (−1: missing)."""
+    """Find the line of each column of a shelf for an event, and its codes (0: missing)."""
+    q[e, NO_DIM] = ANY
     for d in range(dims[shelf]):
         v = dense[e, dim_attr[shelf, d]]
-        code = -1
+        code = 0
         cell = NULL_CELL
         if v == v:
             code = _code(v, dim_low[shelf, d], dim_scale[shelf, d])
@@ -640,7 +670,14 @@ def _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q):
         line[e, d] = d * BLOCK + cell * LINE
 
 
-@kernel
+@inlined
+def _call_for_lines(base, tile, order, asked, line, bits):
+    """Ask for what `_survivors` will want of a tile for the first event."""
+    for j in range(asked[tile]):
+        prefetch(bits, base + (tile % SHELF) * WORDS + line[0, order[tile, j]])
+
+
+@inlined
 def _survivors(bits, base, order, asked, line, e, alive, tile, mask):
     """AND the lines of a tile into `mask`; False if nothing is left."""
     m0, m1, m2, m3 = alive[tile, 0], alive[tile, 1], alive[tile, 2], alive[tile, 3]
@@ -668,18 +705,60 @@ def _survivors(bits, base, order, asked, line, e, alive, tile, mask):
     return (m0 | m1 | m2 | m3 | m4 | m5 | m6 | m7) != 0
 
 
-@kernel
-def _note(tile, e, mask, place, of, n):
-    """Write down the places of a mask behind the n that are there; returns their number."""
+@inlined
+def _note(tile, e, mask, place, of, n, codes, width):
+    """Write down the places of a mask behind the n that are there; returns their number.
+
+    Their codes, `width` bytes each, are asked for: in a large index they are seldom at hand.
+    """
     for w in range(WORDS):
         left = mask[w]
         while left != 0:
             bit = left & (~left + ONE)
             left ^= bit
             place[n] = tile * TILE + w * 64 + bit_number(bit)
+            prefetch(codes, place[n] * width)
             of[n] = e
             n += 1
     return n
+
+
+@inlined
+def _at_least(x, y):
+    """The highest bit of each byte of x that is no less than that of y."""
+    unlike = x ^ y
+    return ((x & ~y) | (~unlike & ((x | HIGHEST) - (y & LOWER)))) & HIGHEST
+
+
+@inlined
+def _has_zero(x):
+    """Not 0 if some byte of x is 0."""
+    return (x - LOWEST) & ~x & HIGHEST
+
+
+@inlined
+def _compare(codes, first, stop, q, e):
+    """Hold an event against the predicates of a clause, four at once, a byte of a word each.
+
+    Returns (whether all may hold, whether a value has the code of an end).
+    """
+    holds = HIGHEST
+    touched = ZERO
+    own = e * CODES
+    for k in range(first, stop, GROUP):
+        word = read_word(codes, k)
+        low = word >> np.uint64(32)
+        high = (read_word(codes, k + AT_ONCE) >> np.uint64(32)) | ~USED
+        value = (
+            (HIGHEST & ~USED)  # ANY, in the lanes left over
+            | np.uint64(q[own + np.int64(word & BYTE)])
+            | np.uint64(q[own + np.int64((word >> np.uint64(8)) & BYTE)]) << np.uint64(8)
+            | np.uint64(q[own + np.int64((word >> np.uint64(16)) & BYTE)]) << np.uint64(16)
+            | np.uint64(q[own + np.int64((word >> np.uint64(24)) & BYTE)]) << np.uint64(24)
+        )
+        holds &= _at_least(value, low) & _at_least(high, value)
+        touched |= _has_zero(value ^ low) | _has_zero(value ^ high)
+    return holds == HIGHEST, touched != ZERO
 
 
 @kernel
@@ -690,67 +769,48 @@ def _decide(place, of, n, q, codes, stride, rest, t_rows, out, events, m, doubt,
     floats must decide to `doubt` behind the u there, with their events. Returns both numbers.
 
     Whether a place holds is anybody's guess, so nothing branches on it: those that do are
-    moved to the front. In a large index fetching codes is most of the time, so they are
-    asked for in time.
+    moved to the front.
     """
-    width = 3 * stride
-    for i in range(min(n, EARLY)):
-        prefetch(codes, place[i] * width)
-        prefetch(codes, place[i] * width + width - 1)
     held = 0
+    width = 3 * stride
+    flat = q.reshape(-1)
     for i in range(n):
-        if i + EARLY < n:
-            prefetch(codes, place[i + EARLY] * width)
-            prefetch(codes, place[i + EARLY] * width + width - 1)
-        e = of[i]
-        first = place[i] * width
-        j = first
-        holds = True
-        touched = False
-        while holds and j < first + stride:
-            stop = min(j + 4, first + stride)  # a look at the result costs as much as four
-            while j < stop and codes[j] != NO_DIM:
-                v = q[e, codes[j]]
-                lo = np.int64(codes[j + stride])
-                hi = np.int64(codes[j + 2 * stride])
-                holds = holds & (v >= lo) & (v <= hi)
-                touched = touched | (v == lo) | (v == hi)
-                j += 1
-            if j < stop:
-                break
-        place[held] = (place[i] << 1) | np.int64(touched)
+        at = place[i]
+        e = np.int64(of[i])
+        holds, touched = _compare(codes, at * width, at * width + width, flat, e)
+        place[held] = (at << 1) | np.int64(touched)
         of[held] = e
         held += np.int64(holds)
+        prefetch(t_rows, at)
     for i in range(held):
         at = place[i] >> 1
         row = t_rows[at]
         left = (rest[at >> 6] >> np.uint64(at & 63)) & ONE
-        if place[i] & 1 == 0 and left == 0:
-            out[m] = row
-            events[m] = of[i]
-            m += 1
-        else:
-            doubt[u] = row
-            doubt_of[u] = of[i]
-            u += 1
+        open_ = (place[i] & 1) | np.int64(left)
+        out[m] = row
+        events[m] = of[i]
+        doubt[u] = row
+        doubt_of[u] = of[i]
+        m += 1 - open_
+        u += open_
     return m, u
 
 
 @kernel
-def _settle(doubt, of, n, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m):
+def _settle(doubt, of, n, c_start, c_count, c_attr, c_low, c_high, dense, out, events, m):
     """Decide n rows by the exact floats of the store.
 
     Appends those that hold to `out` behind the m that are there, their events to
     `events`; returns the number of all. Reads ahead as `_decide` does.
     """
-    total = 0.0
     for i in range(n):
-        total += c_start[doubt[i]] + c_count[doubt[i]]
+        prefetch(c_start, doubt[i])
+        prefetch(c_count, doubt[i])
     for i in range(n):
-        if c_count[doubt[i]]:
-            k = c_start[doubt[i]]
-            total += c_low[k] + c_high[k] + c_attr[k]
-    sink[0] = np.int64(total == 0.0)
+        k = np.int64(c_start[doubt[i]])
+        prefetch(c_attr, k)
+        prefetch(c_low, k)
+        prefetch(c_high, k)
     for i in range(n):
         row = doubt[i]
         e = of[i]
@@ -789,6 +849,8 @@ def match_event(
     dense = np.full((1, columns), np.nan)
     for k in range(start[at], start[at + 1]):
         dense[0, attr[k]] = value[k]
+    most = dim_attr.shape[1]
+    flat_order, flat_alive = order.reshape(-1), alive.reshape(-1)
     todo = np.empty(256, np.int64)
     stack = np.empty(512, np.int64)
     stack[0] = ROOT
@@ -815,17 +877,18 @@ def match_event(
         if tiles == todo.size:
             todo = _longer(todo, tiles, tiles + 1)
         todo[tiles] = -1 - kid
+        prefetch(flat_order, (-1 - kid) * most)
+        prefetch(flat_alive, (-1 - kid) * WORDS)
+        prefetch(asked, -1 - kid)
         tiles += 1
-    most = dim_attr.shape[1]
     mask = np.empty(WORDS, np.uint64)
-    q = np.empty((1, most), np.int64)
+    q = np.empty((1, CODES), np.uint8)
     line = np.empty((1, most), np.int64)
     stride = codes.shape[1] // (3 * TILE)
     flat, flat_rest, flat_rows = codes.reshape(-1), rest.reshape(-1), t_rows.reshape(-1)
     room = min(CANDIDATES, TILE * tiles)
     place = np.empty(room, np.int64)
     of = np.zeros(room, np.int32)
-    sink = np.empty(1, np.int64)
     out = np.empty(room, np.int32)
     events = np.empty(room, np.int32)
     doubt = np.empty(room, np.int32)
@@ -839,8 +902,8 @@ def match_event(
                 if m + u > out.size:
                     out, events = _longer(out, m, m + u), _longer(events, m, m + u)
                 m = _settle(
-                    doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink,
-                    out, events, m,
+                    doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out,
+                    events, m,
                 )  # fmt: skip
                 u = 0
             if m + n > out.size:
@@ -857,13 +920,13 @@ def match_event(
             _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, 0, line, q)
         tile = todo[i]
         base = shelf * (most * BLOCK) + (tile % SHELF) * WORDS
+        if i + 1 < tiles and todo[i + 1] // SHELF == shelf:
+            _call_for_lines(shelf * (most * BLOCK), todo[i + 1], order, asked, line, bits)
         if _survivors(bits, base, order, asked, line, 0, alive, tile, mask):
-            n = _note(tile, 0, mask, place, of, n)
+            n = _note(tile, 0, mask, place, of, n, flat, 3 * stride)
     if m + u > out.size:
         out, events = _longer(out, m, m + u), _longer(events, m, m + u)
-    m = _settle(
-        doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink, out, events, m
-    )
+    m = _settle(doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out, events, m)
     counters[0] += visited
     counters[1] += tiles * TILE
     counters[2] += m
@@ -892,7 +955,7 @@ def match_events(c, nodes, t, batch, counters):
     chunk = min(total, max(16, min(1024, (1 << 21) // max(1, batch.columns))))
     most = dim_attr.shape[1]
     mask = np.empty(WORDS, np.uint64)
-    q = np.empty((chunk, most), np.int64)
+    q = np.empty((chunk, CODES), np.uint8)
     line = np.empty((chunk, most), np.int64)
     located = np.full(chunk, -1, np.int64)
     stride = codes.shape[1] // (3 * TILE)
@@ -901,7 +964,6 @@ def match_events(c, nodes, t, batch, counters):
     of = np.empty(CANDIDATES, np.int32)
     doubt = np.empty(CANDIDATES, np.int32)
     doubt_of = np.empty(CANDIDATES, np.int32)
-    sink = np.empty(1, np.int64)
     events = np.empty(2 * CANDIDATES, np.int32)
     out = np.empty(2 * CANDIDATES, np.int32)
     m = 0
@@ -937,7 +999,7 @@ def match_events(c, nodes, t, batch, counters):
                         if u + n > CANDIDATES:
                             m = _settle(
                                 doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high,
-                                dense, sink, out, events, m,
+                                dense, out, events, m,
                             )  # fmt: skip
                             u = 0
                         m, u = _decide(
@@ -952,7 +1014,7 @@ def match_events(c, nodes, t, batch, counters):
                         located[e] = shelf
                         _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q)
                     if _survivors(bits, base, order, asked, line, e, alive, tile, mask):
-                        n = _note(tile, e, mask, place, of, n)
+                        n = _note(tile, e, mask, place, of, n, flat, 3 * stride)
                 continue
             # Lists of nodes that wait lie below this one's: the room behind it is free.
             stack = deeper(stack, depth)
@@ -982,8 +1044,8 @@ def match_events(c, nodes, t, batch, counters):
         if m + u > out.size:
             out, events = _longer(out, m, m + u), _longer(events, m, m + u)
         m = _settle(
-            doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, sink,
-            out, events, m,
+            doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out,
+            events, m,
         )  # fmt: skip
         for i in range(begun, m):
             events[i] += first
