@@ -9,9 +9,10 @@ lines of one cell lie side by side for all tiles of the shelf, memory is read in
 
 What survives is compared by 8-bit codes of its predicates, which stand together in one or
 two cache lines a clause: (column of the shelf, code of low, code of high), four predicates
-at once, each in a byte of a machine word. Codes are monotone: lo ≤ v ≤ hi implies code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes
-means strictly between the values, so only where a value has the same code as an end do the
-exact floats of the store decide. Values have the codes 1 … 254; 0 and 255 are infinite ends.
+at once, each in a byte of a machine word. Codes are monotone: lo ≤ v ≤ hi implies
+code(lo) ≤ code(v) ≤ code(hi), and strictly between the codes means strictly between the
+values, so only where a value has the same code as an end do the exact floats of the store
+decide. Values have the codes 1 … 254; 0 and 255 are infinite ends.
 """
 
 from __future__ import annotations
