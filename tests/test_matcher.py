@@ -25,6 +25,7 @@ from nearcast.errors import (
     ValidationError,
 )
 from nearcast.index import pivot, registry
+from nearcast.index.clauses import Clauses, ClauseStore, table_of_one
 from nearcast.matcher import extended
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.model.codec import (
@@ -422,6 +423,48 @@ def test_around_stands_where_its_subscriber_is() -> None:
 
 
 # --- time -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", registry.names(events=True))
+def test_a_plain_subscription_takes_the_short_way_to_the_same_events(index: str) -> None:
+    """Nothing but intervals and a box goes without a store, unless an event is itself a box."""
+    rng = np.random.default_rng(3)
+    events = [
+        Event(id=f"e{i}", attributes={"a": a, "b": b}, location=Point(x, y), expires=100 + i % 2)
+        for i, (a, b, x, y) in enumerate(rng.uniform(0, 10, (200, 4)).tolist())
+    ]
+    short, long = Matcher(index, space="planar"), Matcher(index, space="planar")
+    short.add_events(events)
+    long.add_events([*events, Event(id="far", location=Box(90, 90, 91, 91))])
+    asked = [
+        Subscription(id="q", where="a >= 2 AND b < 7", region=Box(1, 1, 8, 8)),
+        Subscription(id="q", where="b BETWEEN 3 AND 4"),
+        Subscription(id="q", region=Box(-1e9, 2, 5, 1e9)),
+        Subscription(id="q", where="a > 1", region=Box(0, 0, 9, 9), expires=50),
+        Subscription(id="q", where="a > 1 AND never < 2"),
+        Subscription(id="q", where="a > 100"),
+    ]
+    for query in asked:
+        for now in (None, 20, 60, 100):
+            found = short.match_subscription(query, now)
+            assert found == oracle.match_subscription(query, events, "planar", now)
+            assert found == long.match_subscription(query, now)
+    assert short.match_subscription(asked[0])
+    assert short.match_subscription(asked[3], 20)
+    assert short.match_subscription(asked[3], 60) == []
+
+
+def test_a_table_of_one_is_what_a_store_would_hold() -> None:
+    attr, low, high = np.array([0, 1, 9], np.int32), np.arange(3.0), np.arange(3.0) + 1
+    store = ClauseStore()
+    store.append(0, attr, low, high, None)
+    made = table_of_one(attr, low, high, 10)
+    for name in Clauses._fields:
+        one, other = getattr(made, name), getattr(store.table, name)
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
+    wide = table_of_one(np.array([70_000], np.int32), low[:1], high[:1], 70_001)
+    assert wide.attr.tolist() == [70_000]
 
 
 def test_subscriptions_end() -> None:

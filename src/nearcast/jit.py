@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 __all__ = [
     "brief_kernel",
@@ -146,8 +147,13 @@ def _compiled(function: Kernel, **how: bool) -> Kernel:
     if "NUMBA_CACHE_DIR" not in os.environ:
         # Read when the function is decorated, so it may differ from module to module.
         config.CACHE_DIR = str(module_cache(Path(function.__code__.co_filename)))
-    jitted: Kernel = _numba().njit(function, cache=True, boundscheck=False, **how)
-    return jitted
+    jitted: Any = _numba().njit(function, cache=True, boundscheck=False, **how)
+    # Names of numba's own are numbers, counted from an index that is read before: two processes
+    # that compile different signatures at once give both the same, and one runs the other's code.
+    files = jitted._cache._cache_file
+    files._data_name = lambda _: f"{Path(files._index_name).stem}.{uuid4().hex}.nbc"
+    made: Kernel = jitted
+    return made
 
 
 def _on_item(generate: Kernel, result: str, given: str | None = None) -> Kernel:

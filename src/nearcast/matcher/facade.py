@@ -43,6 +43,7 @@ from nearcast.matcher.encode import (
     encode_plain,
     encode_subscription,
     plain_of,
+    plain_query,
 )
 from nearcast.matcher.explain import Explanation, explain
 from nearcast.matcher.live import Live, Standing
@@ -64,6 +65,7 @@ Events: TypeAlias = Iterable[Event] | Any
 
 _MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
 _MOST_STAGED = 1024  # changes that may wait for the next match
+_NO_ROWS = np.empty(0, np.int32)
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -737,15 +739,26 @@ class Matcher:
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
         with self._reading(self.entry.events):
-            clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
-            if subscription.expires is not None and subscription.expires <= moment:
-                return []
-            query = ClauseStore()
-            found = [self._events_of(query, query.append(0, *clause), moment) for clause in clauses]
-            if not found:
-                return []
-            rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+            rows = self._wanted_rows(subscription, at, moment)
             return self._live.ids.sorted_ids(self._live.slots_of(rows))
+
+    def _wanted_rows(self, subscription: Subscription, at: Point | None, now: int) -> Rows:
+        """The event rows that a subscription wants."""
+        capabilities = self.entry.events
+        assert capabilities is not None
+        if capabilities.exact and not self._live.extended:
+            query = plain_query(subscription, self.schema, self.space)
+            if query is not None:  # 15 µs instead of 60 around the index
+                rows: Rows = _NO_ROWS
+                if subscription.expires is None or subscription.expires > now:
+                    rows = self.index.match_clause(query, 0, now, new_counters())
+                return rows
+        clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
+        if not clauses or (subscription.expires is not None and subscription.expires <= now):
+            return _NO_ROWS
+        store = ClauseStore()
+        found = [self._events_of(store, store.append(0, *clause), now) for clause in clauses]
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
     def _events_of(self, query: ClauseStore, row: int, now: int) -> Rows:
         """The event rows that one clause row wants."""

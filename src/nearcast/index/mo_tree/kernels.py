@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import kernel, prefetcher
 from nearcast.kernels.rows import clear, fill, find_value, grow
 
 #: Sizes of extents: powers of two and one and a half times them, so at most a third is spare.
@@ -23,6 +23,10 @@ ROOMS = np.array([1, 2] + [s for k in range(1, 30) for s in (3 << (k - 1), 2 << 
 
 #: Places in `Side.state`.
 USED, LIVE, SQUARES, NEED, CLEARED = 0, 1, 2, 3, 4
+
+#: Buckets that a match asks for ahead of the one it looks at, and values in a cache line.
+_AHEAD, _LINE = 8, 8
+prefetch = prefetcher()
 
 #: `home` of rows that are not here, and of those dropped because they had expired.
 ABSENT, EXPIRED = -1, -2
@@ -585,6 +589,8 @@ def _live_survivors(s, target, buckets, low, high, expires, now, counters):
     n = 0
     counters[0] += buckets
     for t in range(buckets):
+        if t + _AHEAD < buckets:
+            prefetch(facts, np.int64(extent[target[t + _AHEAD], 0]) * (layers + 1))
         p = np.int64(extent[target[t], 0])
         p1 = p + np.int64(extent[target[t], 1])
         counters[1] += p1 - p
@@ -640,6 +646,10 @@ def match_clause(layout, s, runs, row, live, now, counters):
     ends = _starts(live.start, live.count, kept, left)
     order = _undecided_first(layout, runs, row)
     attr, value, expires = live.attr, live.value, live.expires
+    for i in range(left):
+        for k in range(ends[i, 0], ends[i, 1], _LINE):
+            prefetch(attr, k)
+            prefetch(value, k)
     r_attr, r_low, r_high = runs.attr, runs.low, runs.high
     n = 0
     for i in range(left):

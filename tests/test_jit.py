@@ -1,0 +1,70 @@
+"""The door to the compiler: what kernels are handed, and the cache that processes share."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from nearcast import jit
+
+SOURCE = """
+from nearcast.jit import inlined, kernel, prefetcher, word_reader, word_writer
+
+prefetch, read_word, write_word = prefetcher(), word_reader(), word_writer()
+
+
+@inlined
+def _moved(array, source, target):
+    write_word(array, target, read_word(array, source))
+
+
+@kernel
+def move(array, source, target):
+    prefetch(array, source)
+    _moved(array, source, target)
+"""
+
+
+def loaded(path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("moving", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "moving.py"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.mark.parametrize("on", ["0", "1"])
+@pytest.mark.parametrize(("start", "target"), [(0, 8), (3, 16), (8, 3), (16, 16)])
+def test_words_are_read_and_written_anywhere(source, monkeypatch, on, start, target):
+    monkeypatch.setenv("NEARCAST_JIT", on)
+    array = np.arange(24, dtype=np.uint8) * 11
+    expected = array.copy()
+    expected[target : target + 8] = array[start : start + 8]
+    loaded(source).move(array, start, target)
+    assert array.tolist() == expected.tolist()
+
+
+@pytest.mark.skipif(not jit.compiled(), reason="only what is compiled is kept on disk")
+def test_processes_that_compile_at_once_do_not_run_each_others_code(source, monkeypatch):
+    one, other = (loaded(source).move._cache._cache_file for _ in range(2))
+    for files in (one, other):  # both look before either writes
+        monkeypatch.setattr(files, "_load_index", dict)
+    held_up = []
+    write = one._save_data
+    monkeypatch.setattr(one, "_save_data", lambda *given: held_up.append(given))
+    one.save("float64", "code for float64")
+    other.save("int64", "code for int64")
+    write(*held_up[0])
+    assert loaded(source).move._cache._cache_file.load("int64") == "code for int64"
