@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from nearcast.bench.experiments.spatio_textual import GROUPS, MADE, Scene
+from nearcast.bench.textual_truth import event_boxes, true_textual_matches
 from nearcast.bench.truth import sure_events, true_matches
 from nearcast.datasets import workload
 from nearcast.errors import BenchError
@@ -75,3 +77,36 @@ def test_what_is_not_known_is_refused():
     wanted = subscriptions(("all", []))
     with pytest.raises(BenchError, match="where"):
         true_matches(wanted.append_column("where", pa.array(["a = 1"])), events(a=[1.0]))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_words_and_places_one_pair_at_a_time(group):
+    scene = Scene(MADE, 300, seed=3)
+    messages = scene.messages(group, 40, side=0.3)
+    given = pa.concat_tables([messages.events, messages.sure])
+    subscriptions = scene.subscriptions.to_pylist()
+    subscriptions[7]["keywords"] = []
+    subscriptions[8].update(xmin=-180.0, xmax=180.0)
+    wanted = pa.Table.from_pylist(subscriptions, schema=scene.subscriptions.schema)
+    slow = [
+        (event["id"], sub["id"])
+        for event, (xmin, ymin, xmax, ymax) in zip(
+            given.to_pylist(), event_boxes(given), strict=True
+        )
+        for sub in subscriptions
+        if set(sub["keywords"]) <= set(event["keywords"])
+        and sub["xmin"] <= xmax and xmin <= sub["xmax"]
+        and sub["ymin"] <= ymax and ymin <= sub["ymax"]
+    ]  # fmt: skip
+    assert sorted(pairs(true_textual_matches(wanted, given))) == sorted(slow)
+    assert len(slow) > 0
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_two_messages_of_a_turn_are_alike(group):
+    events = Scene(MADE, 100, seed=1).messages(group, 1000).events
+    assert events.num_rows == 1000
+    words = [frozenset(each) for each in events["keywords"].to_pylist()]
+    places = [tuple(box) for box in event_boxes(events).tolist()]
+    assert len(set(zip(words, places, strict=True))) == 1000
+    assert len(set(places)) == 1000

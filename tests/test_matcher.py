@@ -26,6 +26,7 @@ from nearcast.errors import (
 )
 from nearcast.index import pivot, registry
 from nearcast.index.clauses import Clauses, ClauseStore, table_of_one
+from nearcast.index.pivot.boxed import PlacedClauses
 from nearcast.matcher import extended
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.model.codec import (
@@ -379,6 +380,52 @@ def test_an_index_that_begins_with_much_is_foreseen() -> None:
     for k in range(64, 512):
         roomy.add_subscriptions([Subscription(id=f"s{k}", where=f"a < {k}")])
     assert roomy.memory()["total"] < 3_000_000
+
+
+@pytest.mark.parametrize("expected", [100, 1])
+def test_what_boxes_are_matched_with_is_within_the_bound(monkeypatch, expected: int) -> None:
+    monkeypatch.setattr("nearcast.index.pivot.boxed._TAKES", expected)
+    rng = np.random.default_rng(5)
+    low = rng.random((3000, 2)) * 9
+    subscriptions = [
+        Subscription(id=f"s{k}", where=f"a < {k % 7}", region=Box(x, y, x + 0.5, y + 0.2))
+        for k, (x, y) in enumerate(low.tolist())
+    ]
+    subscriptions += [Subscription(id=f"w{k}", where=f"a < {k}") for k in range(9)]
+    matcher = Matcher(index="pivot", space="planar")
+    matcher.add_subscriptions(subscriptions)
+    events = [
+        Event(id="box", attributes={"a": 3}, location=Box(2, 3, 4, 4)),
+        Event(id="area", attributes={"a": 5}, location=Polygon(((1, 1), (5, 1), (3, 4)))),
+    ]
+    wanted = [sorted(oracle.match_event(subscriptions, each, "planar")) for each in events]
+    held = matcher.memory()["total"]
+    matcher.max_bytes = held + 50_000
+    made: list[object] = []
+
+    def counted(*given) -> object:
+        made.append(given)
+        return PlacedClauses(*given)
+
+    monkeypatch.setattr(pivot, "PlacedClauses", counted)
+    for _ in range(2):
+        assert [matcher.match_event(each) for each in events] == wanted
+    assert matcher.memory()["total"] == held
+    assert len(made) == (0 if expected == 100 else 1)
+    matcher.max_bytes = held + 2_000_000
+    assert [matcher.match_event(each) for each in events] == wanted
+    assert held < matcher.memory()["total"] < matcher.max_bytes
+    matcher.check_invariants()
+
+
+def test_boxes_of_one_matcher_do_not_wait_for_those_of_another() -> None:
+    one, other = (Matcher(index="pivot", space="planar") for _ in range(2))
+    for matcher in (one, other):
+        matcher.add_subscriptions(
+            [Subscription(id=f"s{k}", region=Box(k, 0, k + 1, 1)) for k in range(100)]
+        )
+    with one.index._making:
+        assert other.match_event(Event(id="e", location=Box(3.5, 0, 3.6, 1))) == ["s3"]
 
 
 def test_memory_is_told_by_part(matcher) -> None:

@@ -274,8 +274,6 @@ def test_nothing_is_remembered_of_who_has_gone() -> None:
         matcher.add_subscriptions(crowd(200, f"t{turn}-"))
         for each in crowd(200, f"t{turn}-"):
             matcher.remove_subscription(each.id)
-        assert len(matcher._standing.unseen) <= 2
-        assert len(matcher._standing._freed) <= 1
     assert matcher._standing.store.rows <= 201
     matcher.check_invariants()
 

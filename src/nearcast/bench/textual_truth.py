@@ -59,15 +59,27 @@ def true_textual_matches(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
 
 
 def _found(subscriptions: pa.Table, events: pa.Table) -> Iterator[Codes]:
+    """The rows that want each event.
+
+    Subscriptions stand by their left sides, so that those between the first that reaches an
+    event's left side and the last that begins before its right side are all it can meet: some
+    hundredths, which makes ten thousand messages a matter of seconds.
+    """
     starts, codes, names = _words(subscriptions)
-    sides = [subscriptions[side].to_numpy() for side in ("xmin", "ymin", "xmax", "ymax")]
+    rarest = _rarest(starts, codes, len(names))
+    order = np.argsort(subscriptions["xmin"].to_numpy())
+    sides = [subscriptions[side].to_numpy()[order] for side in ("xmin", "ymin", "xmax", "ymax")]
+    reached = np.maximum.accumulate(sides[2])
     known = {name: code for code, name in enumerate(names)}
     said = events["keywords"].to_pylist()
     for words, (xmin, ymin, xmax, ymax) in zip(said, event_boxes(events), strict=True):
-        near = (sides[0] <= xmax) & (sides[2] >= xmin) & (sides[1] <= ymax) & (sides[3] >= ymin)
-        rows = np.flatnonzero(near)
+        span = slice(np.searchsorted(reached, xmin), np.searchsorted(sides[0], xmax, "right"))
+        near = (sides[2][span] >= xmin) & (sides[1][span] <= ymax) & (sides[3][span] >= ymin)
+        rows = order[span][near]
         present = np.zeros(len(names) + 1, bool)
         present[[known[word] for word in words if word in known]] = True
+        present[-1] = True
+        rows = rows[present[rarest[rows]]]
         sizes = starts[rows + 1] - starts[rows]
         flat = np.repeat(starts[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
         missing = np.bincount(
@@ -75,6 +87,18 @@ def _found(subscriptions: pa.Table, events: pa.Table) -> Iterator[Codes]:
             minlength=rows.size,
         )  # fmt: skip
         yield rows[missing == 0]
+
+
+def _rarest(starts: Codes, codes: Codes, words: int) -> Codes:
+    """The rarest word of each row, `words` for none."""
+    by_frequency = np.argsort(np.bincount(codes, minlength=words), kind="stable")
+    rank = np.empty(words, np.int64)
+    rank[by_frequency] = np.arange(words)
+    found = np.full(starts.size - 1, words)
+    some = starts[:-1] < starts[1:]
+    if some.any():
+        found[some] = by_frequency[np.minimum.reduceat(rank[codes], starts[:-1][some])]
+    return found
 
 
 def _words(table: pa.Table) -> tuple[Codes, Codes, list[Any]]:

@@ -143,7 +143,11 @@ class SubscriptionIndex(Protocol):
 
 @runtime_checkable
 class RebuiltIndex(Protocol):
-    """A subscription index that is built anew beside itself, so that no match waits for that."""
+    """A subscription index that is built anew beside itself, so that no match waits for that.
+
+    Single changes are staged beside matches; it is a `BoxIndex`, since the matcher's own way to
+    find who meets a box would see what is staged.
+    """
 
     @property
     def worn(self) -> bool:
@@ -171,11 +175,16 @@ class BoxIndex(Protocol):
     """Event matching for extended locations: a subscription index that declares `boxes`."""
 
     def match_boxes(
-        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+        self,
+        batch: EventBatch,
+        boxes: npt.NDArray[np.float64],
+        counters: Counters,
+        room: int | None = None,
     ) -> Pairs:
         """`match_events` as if event i were everywhere in boxes[i] (xmin, ymin, xmax, ymax).
 
-        A clause's region must meet the closed box; a clause without a region meets any.
+        A clause's region must meet the closed box; a clause without a region meets any. What is
+        made for it and kept takes at most `room` bytes; None: as many as it needs.
         """
 
 

@@ -205,7 +205,13 @@ class Layered(ABC):
         """(event numbers, clause rows) for the whole batch, on one core."""
         return self.match_boxes(batch, kernels.point_boxes(batch), counters)
 
-    def match_boxes(self, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:
+    def match_boxes(
+        self,
+        batch: EventBatch,
+        boxes: Boxes,
+        counters: Counters,
+        room: int | None = None,  # noqa: ARG002 - nothing is made
+    ) -> Pairs:
         """`match_events` as if event i were everywhere in boxes[i]."""
         parts = [
             self._match(layer, batch, boxes, counters) for layer in list(self._layers.values())

@@ -31,8 +31,7 @@ class RowTree:
         self._rows = np.empty(0, np.int32)
         self._tree: Any = None
         self._changed: set[int] = set()
-        self.packing = Lock()
-        """Held by who looks through all rows: no row may be used for another meanwhile."""
+        self._packing = Lock()
 
     def touch(self, rows: Iterable[int]) -> None:
         """Say that rows were added, removed or given other boxes."""
@@ -48,7 +47,7 @@ class RowTree:
         """Rows of which a box may meet one of these: none missed, some too many."""
         import shapely
 
-        with self.packing:  # several readers may come at once; one packs for all
+        with self._packing:  # several readers may come at once; one packs for all
             if self._tree is None or len(self._changed) > max(_FEW, self._rows.size // 8):
                 self._rows, corners = self._current()
                 self._tree = shapely.STRtree(shapely.box(*corners.T))

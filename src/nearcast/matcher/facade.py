@@ -77,6 +77,9 @@ class Matcher:
     decides what "auto" stands for and the index's options; those given here stand above it.
     Answers are exact whatever the index: what it does not decide is checked here.
 
+    Where `max_bytes` would be exceeded, an addition raises CapacityError and adds nothing; a
+    match never does: what it would make and keep for the next is then left out.
+
     One thread may change a matcher while others match; each match sees one state, and every
     change that was made before it began.
 
@@ -625,13 +628,15 @@ class Matcher:
         return self._meeting(rows, event, now)
 
     def _rows_near(self, encoded: EncodedEvent, location: Box | Polygon) -> Rows:
-        """Rows near a place, found by the side tree, that hold in everything else."""
+        """Rows near a place, found by the side tree, that hold in everything else.
+
+        It sees every row of the store: no change is staged for an index that needs it.
+        """
         standing = self._standing
         near = standing.tree.near(search_boxes(location, self.space))
         table = standing.store.table  # as it is now: others may have added what was found
         found: Rows = near[: verify.keep_elsewhere(table, near, *encoded)]
-        unseen = standing.unseen  # asked last: what comes is unseen before it has an owner
-        return found[[row not in unseen for row in found.tolist()]] if unseen else found
+        return found
 
     def _boxed_rows(
         self, encoded: EncodedEvent, location: Box | Polygon, counters: Counters
@@ -641,8 +646,9 @@ class Matcher:
         has_shapes = self._standing.store.has_shapes
         wide = search_boxes(location, self.space) if has_shapes else []
         counters[3:] = 0  # a cost model's numbers are to be those of the box
+        room = None if self.max_bytes is None else self.max_bytes - self._memory()["total"]
         parts = [
-            self.index.match_boxes(batch, np.array([box]), counters)[1]
+            self.index.match_boxes(batch, np.array([box]), counters, room)[1]
             for box in dict.fromkeys(index_boxes(location, self.space) + wide)
         ]
         rows: Rows = np.unique(np.concatenate(parts))

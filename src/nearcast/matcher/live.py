@@ -77,10 +77,6 @@ class Standing:
         """What `settle` is to let be seen."""
         self._settled: deque[Staged] = deque()
         """What it has: old rows and slots may be used again."""
-        self.unseen: set[int] = set()
-        """Rows that nobody is to see: not yet, or no longer."""
-        self._freed: list[int] = []
-        """Rows among these that are free."""
         self._half_settled = False
         """Whether `settle` was interrupted."""
         self.tree = RowTree(self._boxes)
@@ -88,7 +84,7 @@ class Standing:
     def __getstate__(self) -> dict[str, Any]:
         assert not self.staged
         assert not self._settled
-        passing = {"staged", "_settled", "unseen", "_freed", "_half_settled", "tree"}
+        passing = {"staged", "_settled", "_half_settled", "tree"}
         return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -145,19 +141,14 @@ class Standing:
         settled, t = self._settled, self.store.table
         if not settled or settled[0].slot >= 0 or settled[0].old < 0:
             return False
-        if not self.tree.packing.acquire(blocking=False):
-            return False
-        try:
-            row = settled[0].old
-            slot, old = replace_beside(
-                t.start, t.count, t.attr, t.low, t.high, t.owner, row,
-                *self._given(id, expires, plain, schema),
-            )  # fmt: skip
-            if slot < 0:
-                return self._refused(slot, id)
-            settled.popleft()
-        finally:
-            self.tree.packing.release()
+        row = settled[0].old
+        slot, old = replace_beside(
+            t.start, t.count, t.attr, t.low, t.high, t.owner, row,
+            *self._given(id, expires, plain, schema),
+        )  # fmt: skip
+        if slot < 0:
+            return self._refused(slot, id)
+        settled.popleft()
         self._stage(old, row, slot)
         return True
 
@@ -173,18 +164,14 @@ class Standing:
         self.staged.append(Staged(int(self._row[slot]), -1, slot))
 
     def _new_row(self, slot: int, clause: EncodedClause) -> int:
-        row = self.store.append(-1, *clause)
-        self.unseen.add(row)
-        self.store.table.owner[row] = slot
-        return row
+        return self.store.append(slot, *clause)
 
     def settle(self, exchange: Callable[[Rows, Rows], None]) -> None:
         """Let what was staged be seen, while nobody looks; the index exchanges rows for others.
 
         If that fails halfway, it is all done again.
         """
-        staged, unseen = self.staged, self.unseen
-        done = len(staged)
+        done = len(self.staged)
         going, coming = self._balance(done)
         self._half_settled, again = True, self._half_settled
         exchange(np.concatenate([going, coming]) if again else going, coming)
@@ -192,13 +179,8 @@ class Standing:
         self.tree.touch(coming)
         self._half_settled = False
         for _ in range(done):
-            each = staged[0]
-            old, new, _slot = each
-            unseen.discard(new)
-            if old >= 0:
-                unseen.add(old)
-            self._settled.append(each)
-            staged.popleft()
+            self._settled.append(self.staged[0])
+            self.staged.popleft()
 
     def _balance(self, done: int) -> tuple[Rows, Rows]:
         """The rows that go and those that come with so many of the staged changes."""
@@ -219,22 +201,12 @@ class Standing:
 
     def recycle(self) -> None:
         """Let rows and slots be used again that nobody sees any more; for who stages."""
-        if not self._settled or not self.tree.packing.acquire(blocking=False):
-            return
-        try:
-            # Others have settled since: who may have looked at rows freed before that has gone.
-            owner = self.store.table.owner
-            self.unseen.difference_update([row for row in self._freed if owner[row] < 0])
-            self._freed.clear()
-            while self._settled:
-                old, _, slot = self._settled.popleft()
-                if old >= 0:
-                    self.store.release(old)
-                    self._freed.append(old)
-                if slot >= 0:
-                    self.ids.free(slot)
-        finally:
-            self.tree.packing.release()
+        while self._settled:
+            old, _, slot = self._settled.popleft()
+            if old >= 0:
+                self.store.release(old)
+            if slot >= 0:
+                self.ids.free(slot)
 
     # -- while nobody looks ----------------------------------------------------
 
@@ -264,7 +236,6 @@ class Standing:
         ids.entered(id, slot, used)
         self.expiring = self.expiring or expires is not None
         self._in_step = self._in_step and row == slot
-        self.unseen.discard(row)
         self._finish(row, node, odd, tiles)
         return True
 
@@ -325,7 +296,6 @@ class Standing:
         self.expires[slot] = FOREVER if expires is None else expires
         self.expiring = self.expiring or expires is not None
         self._in_step = self._in_step and rows in ([slot], [])
-        self.unseen.difference_update(rows)
         if len(rows) == 1:
             self._row[slot] = rows[0]
         elif not rows:

@@ -16,6 +16,7 @@ time while matches wait is the DI-Tree when its broad clauses have doubled.
 from __future__ import annotations
 
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from nearcast.index.base import (
 )
 from nearcast.index.di_tree import DITree
 from nearcast.index.pivot import kernels
-from nearcast.index.pivot.boxed import PlacedClauses, without_places
+from nearcast.index.pivot.boxed import PlacedClauses, bytes_expected, without_places
 from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.index.pivot.event_tiles import EventTiles
 from nearcast.index.pivot.word_lists import WordLists
@@ -50,8 +51,6 @@ _ASIDE = 4096
 #: Clauses that are looked through one by one before there are tiles: a shelf has room for
 #: thousands, a megabyte of it.
 _FEW = 64
-#: Held by who makes what boxes are matched with; others wait for it.
-_MAKING = Lock()
 
 
 class Pivot:
@@ -73,7 +72,18 @@ class Pivot:
         """By column: the hull of all finite ends so far."""
         self._boxed: PlacedClauses | None = None
         """The clauses in tiles and DI-Tree once more, since an event came that was a box."""
+        self._misjudged = 1.0
+        """How much more than expected those took when there was no room for them."""
         self._events = EventTiles(events)
+        self._making = Lock()
+        """Held by who makes what boxes are matched with; others wait for it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_making"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._making = Lock()
 
     def add_clauses(self, rows: Rows) -> None:
         """Add clause rows: microseconds each, less in bulk."""
@@ -216,12 +226,17 @@ class Pivot:
         return found
 
     def match_boxes(
-        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+        self,
+        batch: EventBatch,
+        boxes: npt.NDArray[np.float64],
+        counters: Counters,
+        room: int | None = None,
     ) -> Pairs:
         """`match_events` as if event i were everywhere in boxes[i].
 
         The first call makes cells of the clauses without words: a second for a million. From
-        then on they are kept up to date.
+        then on they are kept up to date. Where they would take more than `room` bytes, such
+        clauses are compared one by one.
         """
         if self._small:
             t = self._store.table
@@ -229,25 +244,45 @@ class Pivot:
             if self._few.size:
                 found = scan_rows(t, self._few, batch, boxes, counters)
         else:
-            found = self._boxes_met(batch, boxes, counters)
+            found = self._boxes_met(batch, boxes, counters, room)
         if batch.word.size and len(self._words):
             found = _merged(found, self._words.match_boxes(batch, boxes, counters))
         return found
 
     def _boxes_met(
-        self, batch: EventBatch, boxes: npt.NDArray[np.float64], counters: Counters
+        self,
+        batch: EventBatch,
+        boxes: npt.NDArray[np.float64],
+        counters: Counters,
+        room: int | None,
     ) -> Pairs:
         """`match_boxes` for the clauses in tiles and DI-Tree."""
-        with _MAKING:
-            boxed = self._boxed
-            if boxed is None:
-                boxed = PlacedClauses(self._store, self._wordless())
-                self._boxed = boxed
+        boxed = self._made_for_boxes(room)
+        if boxed is None:
+            found: Pairs = scan_rows(self._store.table, self._wordless(), batch, boxes, counters)
+            return found
         placeless = without_places(batch)
         found = self._clauses.match_events(placeless, counters)
         if self._broad is not None:
             found = _merged(found, self._broad.match_events(placeless, counters))
         return _merged(found, boxed.match(placeless, boxes, counters))
+
+    def _made_for_boxes(self, room: int | None) -> PlacedClauses | None:
+        """What boxes are matched with, made if need be; None if that takes too many bytes."""
+        with self._making:
+            if self._boxed is not None:
+                return self._boxed
+            rows = self._wordless()
+            if room is not None:
+                expected = bytes_expected(self._store, rows)
+                if room < expected * self._misjudged:
+                    return None
+            made = PlacedClauses(self._store, rows)
+            if room is not None and room < made.memory_bytes():
+                self._misjudged = made.memory_bytes() / expected  # once in vain is enough
+                return None
+            self._boxed = made
+            return made
 
     def _wordless(self) -> Rows:
         """The rows in tiles and DI-Tree."""

@@ -15,9 +15,11 @@ from nearcast.index.pivot import kernels
 from nearcast.index.pivot.word_cells import Boxes, WordCells
 from nearcast.kernels.tokens import scan_rows
 
-__all__ = ["PlacedClauses", "without_places"]
+__all__ = ["PlacedClauses", "bytes_expected", "without_places"]
 
 _ELSEWHERE, _IN_CELLS, _ASIDE = 0, 1, 2
+#: Bytes of a clause that has a place (a million of `mo`), and of any row.
+_TAKES, _AT_LEAST = 100, 5
 
 
 class PlacedClauses:
@@ -94,6 +96,11 @@ class PlacedClauses:
         assert np.array_equal(np.sort(self._aside), np.flatnonzero(self._where == _ASIDE))
         here = np.flatnonzero(self._where == _IN_CELLS).astype(np.int32)
         self._cells.check_rows(here, self._home)
+
+
+def bytes_expected(clauses: ClauseStore, rows: Rows) -> int:
+    """About how many bytes `PlacedClauses` of these rows will take."""
+    return _TAKES * int(clauses.placed(rows)[0].size) + _AT_LEAST * clauses.rows + 4096
 
 
 def without_places(batch: EventBatch) -> EventBatch:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.pivot.kernels import by_event
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, kernel, prefetcher
 from nearcast.kernels.rows import event_satisfies
 from nearcast.kernels.tokens import first_not_below
 
@@ -46,7 +46,14 @@ MOST_CELLS = 64
 MOST = 1 << 16
 _TAIL = 32
 _SMALLEST = 5  # spans have at least 32 places
-NONE, ONE, _SIX, _SIXTY_THREE = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+#: Visits that go through each pass together, and the most words of events that do.
+TOGETHER = 16
+FEW = 64
+#: What is known of a visit: the event, entries of the cell (begin, begin of its unordered tail,
+#: end), and its boards, 0 if the event has too many words for them.
+NUMBER, BEGIN, TAIL, END, BOARDS = 0, 1, 2, 3, 4
+NONE, ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_SIX, _SIXTY_THREE = np.uint64(6), np.uint64(63)
 #: Four codes in one number: the bit above each, its lowest bit, and the largest code.
 _ABOVE = np.uint64(0x8000800080008000)
 _LOWEST = np.uint64(0x0001000100010001)
@@ -54,6 +61,8 @@ _TOP = 0x7FFF
 #: The sides of an entry that is gone: no box meets them.
 _NOWHERE = np.uint64(0x7FFF7FFF7FFF7FFF)
 _LEFT, _LOWER = np.uint64(0x7FFF), np.uint64(0x7FFF0000)
+
+prefetch = prefetcher()
 
 
 class Cells(NamedTuple):
@@ -685,13 +694,15 @@ def _holds(c_start, c_count, c_attr, c_low, c_high, clause, box, attr, value, b0
 
 @kernel
 def _places(start, attr, value, word_start, boxes, first, stop, plan, child):
-    """Where events are: their boxes, the lines of those, and the events in the order of cells.
+    """Where events are: their boxes, the lines of those, the cells of their lower left corners
+    (node, bits of its side), and the events in the order of these.
 
     An event without a place, or without words, is left out.
     """
     n = stop - first
     at = np.empty((n, 4))
     lines = np.empty((n, 4), np.int64)
+    cell = np.empty((n, 2), np.int64)
     keys = np.empty(n, np.int64)
     used = 0
     for i in range(n):
@@ -712,17 +723,76 @@ def _places(start, attr, value, word_start, boxes, first, stop, plan, child):
         for j in range(4):
             lines[i, j] = line(at[i, j], plan[j & 1], plan[2 + (j & 1)])
         node = np.int64(0)
-        bits = BITS - 1
+        bits = np.int64(BITS)
         while child[node] > 0:
+            bits -= 1
             node = np.int64(child[node]) + ((lines[i, 0] >> bits) & 1)
             node += 2 * ((lines[i, 1] >> bits) & 1)
-            bits -= 1
+        cell[i, 0], cell[i, 1] = node, bits
         keys[used] = (node << 32) | i
         used += 1
     order = keys[:used]
     if used > 1:
         order.sort()
-    return at, lines, order & 0xFFFFFFFF
+    return at, lines, cell, order & 0xFFFFFFFF
+
+
+@kernel
+def _visit(visit, near, v, number, few, head, node, x, y, side, lines):
+    """Note that an event, here within lines, looks into a cell."""
+    start, room = head[node, START], head[node, ROOM]
+    boards = boards_of(room)
+    visit[v, NUMBER], visit[v, BEGIN] = number, start
+    visit[v, TAIL] = start + head[node, ORDERED]
+    visit[v, END] = start + head[node, LENGTH]
+    visit[v, BOARDS] = boards if few < boards else 0
+    # No answer in two cells: it belongs to that of the lower left corner of what they share,
+    # so one of them must begin here, in x and in y.
+    x_begins, y_begins = _code(lines[0], x, side), _code(lines[1], y, side)
+    near[v, 0] = _ABOVE | _packed(
+        _code(lines[2], x, side), _code(lines[3], y, side), _TOP - x_begins, _TOP - y_begins
+    )
+    near[v, 1] = _LEFT if x_begins > 0 else NONE
+    near[v, 2] = _LOWER if y_begins > 0 else NONE
+
+
+@kernel
+def _ask_for_words(visit, v0, v1, shelf, entry_word, word_start, word, first):
+    """Ask for the boards of some visits, then for the words on them; how many there are."""
+    for v in range(v0, v1):
+        boards, base = visit[v, BOARDS], visit[v, BEGIN] >> 2
+        if boards > 0:
+            e = first + visit[v, NUMBER]
+            for w in range(word_start[e], word_start[e + 1]):
+                prefetch(shelf, base + (np.int64(word[w]) & (boards - 1)))
+    total = 0
+    for v in range(v0, v1):
+        boards, begin = visit[v, BOARDS], visit[v, BEGIN]
+        if boards == 0:
+            total += visit[v, END] - begin
+            continue
+        total += visit[v, END] - visit[v, TAIL]
+        e = first + visit[v, NUMBER]
+        for w in range(word_start[e], word_start[e + 1]):
+            board = (begin >> 2) + (np.int64(word[w]) & (boards - 1))
+            k = begin + shelf[board]
+            size = shelf[board + 1] - shelf[board]
+            prefetch(entry_word, k)
+            prefetch(entry_word, k + size)
+            total += size
+    return total
+
+
+@kernel
+def _say(bits, mask, words, word_start, word, e, said):
+    """Let the bitmap be that of event `e`, no longer that of event `said`."""
+    if said >= 0:
+        for w in range(word_start[said], word_start[said + 1]):
+            bits[(np.uint64(word[w]) & mask) >> _SIX] = NONE
+    for w in range(word_start[e], word_start[e + 1]):
+        if word[w] < words:
+            slot = np.uint64(word[w]) & mask
+            bits[slot >> _SIX] |= ONE << (slot & _SIXTY_THREE)
 
 
 @kernel
@@ -737,7 +807,9 @@ def match(
 
     Events come in the order of cells, so that a cell is in the cache for all who meet it.
     Entries are sifted in passes without branches: what remains of a cell cannot be foreseen.
-    Their numbers are unsigned: no test for indexes from the end.
+    Some visits to cells go through each pass together, and ask for what the next pass reads:
+    their waits for memory overlap.
+    Numbers of entries are unsigned: no test for indexes from the end.
     """
     out = np.empty(256, np.int32)
     events = np.empty(256, np.int32)
@@ -753,111 +825,147 @@ def match(
     sure = size >= words
     mask = np.uint64(size - 1)
     bits = np.zeros(size >> 6, np.uint64)
+    said = -1
     met = np.empty((16, 4), np.int64)
+    visit = np.empty((TOGETHER, 5), np.int64)
+    near = np.empty((TOGETHER, 3), np.uint64)
+    stops = np.empty(TOGETHER + 1, np.uint64)
     looked, visited = 0, 0
-    places, lines, order = _places(
+    places, lines, cell, order = _places(
         start, attr, value, word_start, boxes, first, stop, plan, child
     )  # fmt: skip
-    for number in order:
-        e = first + number
-        w0, w1 = word_start[e], word_start[e + 1]
-        x0, y0, x1, y1 = lines[number, 0], lines[number, 1], lines[number, 2], lines[number, 3]
-        if x0 == x1 and y0 == y1:
-            node, x, y, side = np.int64(0), np.int64(0), np.int64(0), np.int64(BITS)
-            while child[node] > 0:
-                side -= 1
-                right, upper = (x0 >> side) & 1, (y0 >> side) & 1
-                node = np.int64(child[node]) + right + 2 * upper
-                x += right << side
-                y += upper << side
-            met[0, 0], met[0, 1], met[0, 2], met[0, 3] = node, x, y, side
-            n_met = 1
-        else:
-            met, n_met = cells_met(child, x0, y0, x1, y1, met)
-        for w in range(w0, w1):
-            if word[w] < words:
-                slot = np.uint64(word[w]) & mask
-                bits[slot >> _SIX] |= ONE << (slot & _SIXTY_THREE)
-        visited += n_met
-        for c in range(n_met):
-            node, x, y, side = met[c, 0], met[c, 1], met[c, 2], met[c, 3]
-            a = head[node, START]
-            ordered, end = a + head[node, ORDERED], a + head[node, LENGTH]
-            if end - a > some.size:
-                some = _longer(some, 0, end - a)
+    done = 0
+    while done < order.size:
+        visits = 0
+        while done < order.size and visits < TOGETHER:
+            number = order[done]
+            few = word_start[first + number + 1] - word_start[first + number]
+            if few > FEW and visits > 0:
+                break  # its bitmap is set once
+            done += 1
+            its = lines[number]
+            if its[0] == its[2] and its[1] == its[3]:
+                side = cell[number, 1]
+                _visit(
+                    visit, near, visits, number, few, head, cell[number, 0],
+                    (its[0] >> side) << side, (its[1] >> side) << side, side, its,
+                )  # fmt: skip
+                visits += 1
+            else:
+                met, n_met = cells_met(child, its[0], its[1], its[2], its[3], met)
+                if visits + n_met > visit.shape[0]:
+                    visit = _longer(visit, visits, visits + n_met)
+                    near = _longer(near, visits, visits + n_met)
+                for c in range(n_met):
+                    _visit(
+                        visit, near, visits, number, few, head, met[c, 0],
+                        met[c, 1], met[c, 2], met[c, 3], its,
+                    )  # fmt: skip
+                    visits += 1
+            if few > FEW:
+                break
+        visited += visits
+        for v0 in range(0, visits, TOGETHER):
+            v1 = min(v0 + TOGETHER, visits)
+            most = _ask_for_words(visit, v0, v1, shelf, entry_word, word_start, word, first)
+            if most > some.size:
+                some = _longer(some, 0, most)
             # Under a word of the event.
             n = NONE
-            k = a
-            boards = boards_of(head[node, ROOM])
-            if w1 - w0 < boards:
-                base = a >> 2
-                for w in range(w0, w1):
-                    wanted = word[w]
-                    board = base + (np.int64(wanted) & (boards - 1))
-                    for i in range(np.uint64(a + shelf[board]), np.uint64(a + shelf[board + 1])):
+            for v in range(v0, v1):
+                e = first + visit[v, NUMBER]
+                k, boards = visit[v, BEGIN], visit[v, BOARDS]
+                before = n
+                if boards > 0:
+                    begin = k
+                    for w in range(word_start[e], word_start[e + 1]):
+                        wanted = word[w]
+                        board = (begin >> 2) + (np.int64(wanted) & (boards - 1))
+                        for i in range(
+                            np.uint64(begin + shelf[board]), np.uint64(begin + shelf[board + 1])
+                        ):
+                            some[n] = i
+                            n += ONE if entry_word[i] == wanted else NONE
+                    k = visit[v, TAIL]
+                if k < visit[v, END]:
+                    if said != e:
+                        _say(bits, mask, words, word_start, word, e, said)
+                        said = e
+                    for i in range(np.uint64(k), np.uint64(visit[v, END])):
                         some[n] = i
-                        n += ONE if entry_word[i] == wanted else NONE
-                k = ordered
-            for i in range(np.uint64(k), np.uint64(end)):
-                some[n] = i
-                n += _bit(bits, entry_word[i], mask)
+                        n += _bit(bits, entry_word[i], mask)
+                for j in range(before, n):
+                    prefetch(entry_sides, some[j])
+                stops[v - v0] = n
             looked += np.int64(n)
-            # Near the event. No answer in two cells: it belongs to that of the lower left
-            # corner of what they share, so one of them must begin here, in x and in y.
-            x_begins, y_begins = _code(x0, x, side), _code(y0, y, side)
-            ends = _ABOVE | _packed(
-                _code(x1, x, side), _code(y1, y, side), _TOP - x_begins, _TOP - y_begins
-            )
-            here_x = _LEFT if x_begins > 0 else NONE
-            here_y = _LOWER if y_begins > 0 else NONE
+            # Near the event.
             kept = NONE
-            for j in range(n):
-                i = some[j]
-                sides = entry_sides[i]
-                some[kept] = i
-                kept += (
-                    ONE
-                    if ((ends - sides) & _ABOVE == _ABOVE)
-                    & ((sides | here_x) & _LEFT != NONE)
-                    & ((sides | here_y) & _LOWER != NONE)
-                    else NONE
-                )
+            j = NONE
+            for v in range(v0, v1):
+                ends, here_x, here_y = near[v, 0], near[v, 1], near[v, 2]
+                before = kept
+                while j < stops[v - v0]:
+                    i = some[j]
+                    sides = entry_sides[i]
+                    some[kept] = i
+                    kept += (
+                        ONE
+                        if ((ends - sides) & _ABOVE == _ABOVE)
+                        & ((sides | here_x) & _LEFT != NONE)
+                        & ((sides | here_y) & _LOWER != NONE)
+                        else NONE
+                    )
+                    j += ONE
+                for k in range(before, kept):
+                    prefetch(entry_rest, some[k] << _TWO)
+                stops[v - v0] = kept
             # With three more words.
-            n = kept
-            kept = NONE
-            for j in range(n):
-                i = some[j]
-                some[kept] = i
-                kept += (
-                    _bit(bits, entry_rest[i, SECOND], mask)
-                    & _bit(bits, entry_rest[i, THIRD], mask)
-                    & _bit(bits, entry_rest[i, FOURTH], mask)
-                )
-            most = m + np.int64(kept)
-            if most > out.size:
-                out, events = _longer(out, m, most), _longer(events, m, most)
-            for j in range(kept):
-                i = some[j]
-                clause = np.int64(entry_rest[i, ROW])
-                inside = (ends - entry_sides[i] - _LOWEST) & _ABOVE == _ABOVE
-                if not (inside and clause >= 0 and sure):
-                    clause = row_of(clause)
-                    if not _holds(
-                        c_start, c_count, c_attr, c_low, c_high, clause, places[number],
-                        attr, value, start[e], start[e + 1],
-                    ):  # fmt: skip
-                        continue
-                    place = extra[clause]
-                    if place >= 0:
-                        s0 = np.int64(c_word_start[place])
-                        s1 = s0 + np.int64(c_word_count[place])
-                        if not _has_words(c_word, s0, s1, bits, mask, sure, word, w0, w1):
+            j = NONE
+            for v in range(v0, v1):
+                if j == stops[v - v0]:
+                    continue
+                number = visit[v, NUMBER]
+                e = first + number
+                ends = near[v, 0]
+                if said != e:
+                    _say(bits, mask, words, word_start, word, e, said)
+                    said = e
+                kept = NONE
+                while j < stops[v - v0]:
+                    i = some[j]
+                    some[kept] = i
+                    kept += (
+                        _bit(bits, entry_rest[i, SECOND], mask)
+                        & _bit(bits, entry_rest[i, THIRD], mask)
+                        & _bit(bits, entry_rest[i, FOURTH], mask)
+                    )
+                    j += ONE
+                most = m + np.int64(kept)
+                if most > out.size:
+                    out, events = _longer(out, m, most), _longer(events, m, most)
+                for k in range(kept):
+                    i = some[k]
+                    clause = np.int64(entry_rest[i, ROW])
+                    inside = (ends - entry_sides[i] - _LOWEST) & _ABOVE == _ABOVE
+                    if not (inside and clause >= 0 and sure):
+                        clause = row_of(clause)
+                        if not _holds(
+                            c_start, c_count, c_attr, c_low, c_high, clause, places[number],
+                            attr, value, start[e], start[e + 1],
+                        ):  # fmt: skip
                             continue
-                out[m] = clause
-                events[m] = number
-                m += 1
-        for w in range(w0, w1):
-            bits[(np.uint64(word[w]) & mask) >> _SIX] = NONE
+                        place = extra[clause]
+                        if place >= 0:
+                            s0 = np.int64(c_word_start[place])
+                            s1 = s0 + np.int64(c_word_count[place])
+                            if not _has_words(
+                                c_word, s0, s1, bits, mask, sure, word,
+                                word_start[e], word_start[e + 1],
+                            ):  # fmt: skip
+                                continue
+                    out[m] = clause
+                    events[m] = number
+                    m += 1
     counters[0] += visited
     counters[1] += looked
     counters[2] += m
