@@ -177,13 +177,15 @@ def packing(*kinds: str) -> tuple[Callable[..., Any], Kernel]:
     if not compiled():
         return lambda *arrays: arrays, lambda pack: pack
     import numpy as np
-    from numba.core import cgutils, types
     from numba.extending import intrinsic
-    from numba.np import arrayobj, numpy_support
+    from numba.np import arrayobj
 
+    numba = _numba()
+    cgutils, types = numba.core.cgutils, numba.core.types
+    populate: Any = arrayobj.populate_array
     shapes = [(np.dtype(kind[:2]), int(kind[3:] or 1)) for kind in kinds]
     wanted = types.Tuple(
-        [types.Array(numpy_support.from_dtype(dtype), rank, "C") for dtype, rank in shapes]
+        [types.Array(numba.from_dtype(dtype), rank, "C") for dtype, rank in shapes]
     )
 
     def pack(*arrays: Any) -> Any:
@@ -209,7 +211,7 @@ def packing(*kinds: str) -> tuple[Callable[..., Any], Kernel]:
             shape = [word(3 * i + 1 + axis) for axis in range(kind.ndim)]
             size = context.get_constant(types.intp, shapes[i][0].itemsize)
             strides = [builder.mul(size, shape[1]), size] if kind.ndim == 2 else [size]
-            arrayobj.populate_array(
+            populate(
                 array,
                 data=builder.inttoptr(word(3 * i), array.data.type),
                 shape=cgutils.pack_array(builder, shape),
@@ -223,7 +225,8 @@ def packing(*kinds: str) -> tuple[Callable[..., Any], Kernel]:
     def unpack(_: Any, pack: Any) -> Any:
         return wanted(pack), generate
 
-    return pack, intrinsic(unpack)
+    made: Kernel = intrinsic(unpack)
+    return pack, made
 
 
 def _interpreted(function: Kernel) -> Kernel:

@@ -1,4 +1,4 @@
-"""Changes of plain subscriptions in one call: of one clause that is nothing but intervals and a place.
+"""Changes of plain subscriptions in one call: one clause of nothing but intervals and a place.
 
 Each call from Python costs a microsecond or two, as much as any step of such a change, and
 half a microsecond more for every five arrays: so what seldom changes comes as a pack.
@@ -79,7 +79,8 @@ def one_row(standing, id_size, until):
 def fits(standing, row, size, kind):
     """Whether a clause of this size with this kind of place can be put into a row."""
     (
-        _, count, _, _, _, extra, _, _, _, _, _, _, _, word_count, shape_start, shape_count, shape, _,
+        _, count, _, _, _, extra, _, _, _, _, _, _, _,
+        word_count, shape_start, shape_count, shape, _,
     ) = unpack_standing(standing)  # fmt: skip
     if count[row] != size:
         return False

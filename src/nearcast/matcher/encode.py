@@ -131,7 +131,7 @@ Plain: TypeAlias = tuple[F8, PlainPlace]
 
 
 def plain_of(
-    subscription: Subscription, schema: Schema, space: Space, at: Point | None
+    subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
 ) -> Plain | None:
     """The intervals and the place of a subscription that consists of nothing else."""
     clauses, region = subscription.filter.clauses, subscription.region
