@@ -272,14 +272,14 @@ def test_codes_may_be_kept_until_some_are_forgotten() -> None:
         schema.column(name, "number")
     plain = encode.plain_of(here, schema, "planar")
     assert plain is not None
-    assert plain.attr.tolist() == [4, 3]
+    assert plain[0][0].tolist() == [4, 3]
     refused.__exit__(KeyError)
     assert encode.plain_of(here, schema, "planar") is None
     for name in ("a", "b"):
         schema.column(name, "number")
     plain = encode.plain_of(here, schema, "planar")
     assert plain is not None
-    assert plain.attr.tolist() == [2, 3]
+    assert plain[0][0].tolist() == [2, 3]
     assert clause.plain
     assert pickle.loads(pickle.dumps(schema)).era is not schema.era
 

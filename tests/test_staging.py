@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast import Box, Event, Matcher, Point, Subscription
+from nearcast import Around, Box, Circle, Event, Matcher, Point, Subscription
 from nearcast.errors import BatchError, UnknownIdError
 from nearcast.index.base import new_counters
 from nearcast.index.pivot.boxed import PlacedClauses
@@ -56,6 +56,8 @@ ASKED = st.sampled_from(
         {"keywords": {"shoe"}, "region": HERE},
         {"keywords": {"shoe"}},
         {"where": "p <> 3", "region": THERE},
+        {"where": "p < 2", "region": Circle(3, 3, 2.5)},
+        {"where": "p < 3", "region": Circle(7, 7, 0.5)},
         {},
     ]
 )
@@ -110,6 +112,46 @@ def test_changes_beside_a_match(size: int, events: list[Event], steps) -> None:
     if held:
         matcher._lock.read().__exit__()
     assert seen(matcher) == wanted(standing)
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_who_is_around_moves_with_its_circle(beside: bool) -> None:
+    matcher = Matcher(index="pivot", space="globe")
+    matcher.add_subscriptions(
+        [Subscription(id=f"c{k}", where=f"p < {k % 5}", region=HERE) for k in range(200)]
+    )
+    spots = [Point(1, 1), Point(2, 3), Point(179.9999, 1), Point(0.5, 89.9999), Point(3, 3)]
+    if beside:
+        del spots[2]  # two clauses have to wait for who matches
+    events = [Event(id=f"e{k}", location=at, attributes={"p": 1}) for k, at in enumerate(spots)]
+    walkers = [
+        Subscription(id="near", where="p < 3", region=Around(2000)),
+        Subscription(id="n" * 100, where="p < 3", region=Around(2000)),  # an id that is long
+    ]
+    for walker in walkers:
+        matcher.add_subscriptions([walker], at=spots[0])
+    for at in [*spots, *reversed(spots)]:
+        if beside:  # two steps, so that a row is left to be used again
+            for where in (spots[1], at):
+                with matcher._lock.read():
+                    for walker in walkers:
+                        matcher.update_subscription(walker, at=where)
+                matcher.match_event(events[0])
+        else:
+            for walker in walkers:
+                matcher.update_subscription(walker, at=at)
+        for event, spot in zip(events, spots, strict=True):
+            found = matcher.match_event(event)
+            assert [id for id in found if id[0] == "n"] == (
+                sorted(walker.id for walker in walkers) if spot == at else []
+            )
+        matcher.check_invariants()
+    with pytest.raises(BatchError):
+        matcher.add_subscriptions([walkers[0]], at=spots[0])
+    assert len(matcher) == 202
+    for walker in walkers:
+        matcher.remove_subscription(walker.id)
     matcher.check_invariants()
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "kernel",
     "kernel_sources",
     "module_cache",
+    "packing",
     "parallel_threads",
     "prefetcher",
     "word_reader",
@@ -84,7 +85,7 @@ def _imported_kernels(source: Path) -> set[Path]:
 @cache
 def module_cache(source: Path) -> Path:
     """Where the kernels of this source are kept, in its present state."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(Path(__file__).read_bytes())  # what it makes becomes part of kernels
     for path in sorted(_imported_kernels(source)):
         digest.update(path.read_bytes())
     return cache_directory() / digest.hexdigest()[:16]
@@ -241,6 +242,68 @@ def _write_word(array: Any, index: int, word: int) -> None:
     import numpy as np
 
     array[index : index + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
+
+
+def packing(*kinds: str) -> tuple[Callable[..., Any], Kernel]:
+    """(pack, unpack) for contiguous arrays of these kinds: "f8", or "f8:2" for a matrix.
+
+    `pack(*arrays)` is one array, from which a kernel gets them all by `unpack`. A call takes
+    0.1 µs for each array it is given, so those that seldom change had better come as one. It
+    has their addresses: whoever keeps it keeps the arrays, too.
+    """
+    if not compiled():
+        return lambda *arrays: arrays, lambda pack: pack
+    import numpy as np
+    from numba.extending import intrinsic
+    from numba.np import arrayobj
+
+    numba = _numba()
+    cgutils, types = numba.core.cgutils, numba.core.types
+    populate: Any = arrayobj.populate_array
+    shapes = [(np.dtype(kind[:2]), int(kind[3:] or 1)) for kind in kinds]
+    wanted = types.Tuple(
+        [types.Array(numba.from_dtype(dtype), rank, "C") for dtype, rank in shapes]
+    )
+
+    def pack(*arrays: Any) -> Any:
+        words = []
+        for array, (dtype, rank) in zip(arrays, shapes, strict=True):
+            about = array.__array_interface__
+            address, frozen = about["data"]
+            contiguous = about["strides"] is None
+            if array.dtype != dtype or array.ndim != rank or frozen or not contiguous:
+                raise TypeError(f"{array.dtype}:{array.ndim} is not the {dtype}:{rank} to pack")
+            words += [address, *array.shape, 0][:3]
+        return np.array(words, np.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        words = context.make_array(signature.args[0])(context, builder, given[0]).data
+
+        def word(at: int) -> Any:
+            return builder.load(builder.gep(words, [context.get_constant(types.intp, at)]))
+
+        made = []
+        for i, kind in enumerate(wanted):
+            array = context.make_array(kind)(context, builder)
+            shape = [word(3 * i + 1 + axis) for axis in range(kind.ndim)]
+            size = context.get_constant(types.intp, shapes[i][0].itemsize)
+            strides = [builder.mul(size, shape[1]), size] if kind.ndim == 2 else [size]
+            populate(
+                array,
+                data=builder.inttoptr(word(3 * i), array.data.type),
+                shape=cgutils.pack_array(builder, shape),
+                strides=cgutils.pack_array(builder, strides),
+                itemsize=size,
+                meminfo=None,
+            )
+            made.append(array._getvalue())
+        return context.make_tuple(builder, signature.return_type, made)
+
+    def unpack(_: Any, pack: Any) -> Any:
+        return wanted(pack), generate
+
+    made: Kernel = intrinsic(unpack)
+    return pack, made
 
 
 def _interpreted(function: Kernel) -> Kernel:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown
+from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
 
 __all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra", "table_of_one"]
@@ -244,6 +245,29 @@ class ClauseStore:
         self.table.extra[row] = NO_EXTRA
         self._free_rows.append(row)
 
+    def take_circle(self, x: float, y: float, radius: float) -> int:
+        """A side row with a circle, for a clause that has nothing else beside its intervals."""
+        place = self._free_extras[-1] if self._free_extras else self._extra_rows
+        start = self._shapes.take(5)
+        t = self.table
+        if place >= t.word_start.size or self._shapes.used > t.shape.size:
+            self._reserve(0, 0, place + 1, 0, self._shapes.used)
+            t = self.table
+        if self._free_extras:
+            self._free_extras.pop()
+        else:
+            self._extra_rows += 1
+        t.word_start[place] = t.word_count[place] = 0
+        t.shape_start[place] = start
+        t.shape_count[place] = 1
+        t.shape[start : start + 5] = CIRCLE, 3, x, y, radius
+        return place
+
+    def put_back_circle(self, place: int) -> None:
+        """Undo `take_circle`."""
+        self._shapes.give_back(int(self.table.shape_start[place]), 5)
+        self._free_extras.append(place)
+
     def _add_extra(self, row: int, extra: Extra) -> None:
         place = self._free_extras.pop() if self._free_extras else self._extra_rows
         self._extra_rows = max(self._extra_rows, place + 1)
@@ -339,7 +363,7 @@ class ClauseStore:
         t.shape_start[places] = shape_offset + 5 * order
         if batch.circle is not None and circles.size:
             block = t.shape[shape_offset : shape_offset + 5 * circles.size].reshape(-1, 5)
-            block[:, 0] = 1.0  # CIRCLE
+            block[:, 0] = CIRCLE
             block[:, 1] = 3.0
             block[:, 2:] = batch.circle[circles]
 

@@ -64,7 +64,7 @@ def arrange_one(
         out_attr[1], out_low[1], out_high[1] = 1, ymin, ymax
         known = bottom[0] <= xmin and xmax <= top[0] and bottom[1] <= ymin and ymax <= top[1]
     for k in range(n):
-        column, a, b = attr[k], low[k], high[k]
+        column, a, b = np.int64(attr[k]), low[k], high[k]
         low_known = bottom[column] <= a <= top[column] or not np.isfinite(a)
         high_known = bottom[column] <= b <= top[column] or not np.isfinite(b)
         known = known and low_known and high_known

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,14 @@ from nearcast.errors import ValidationError
 from nearcast.index.clauses import Clauses, ClauseStore, Extra, table_of_one
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange
-from nearcast.matcher.places import Bounds, index_boxes, plain_box, shape_floats
+from nearcast.kernels.plain import BOXED, NOWHERE
+from nearcast.matcher.places import (
+    Bounds,
+    PlainPlace,
+    index_boxes,
+    plain_place,
+    shape_floats,
+)
 from nearcast.model.events import Event, Value
 from nearcast.model.geometry import (
     Around,
@@ -73,6 +80,7 @@ _NUMBERS = frozenset((int, float))
 #: Predicates beyond which it does not matter how long encoding takes.
 _MANY = 1000
 _NOWHERE = (0.0, 0.0, 0.0, 0.0)
+_NO_PLACE: PlainPlace = (NOWHERE, 0.0, 0.0, 0.0, 0.0)
 
 
 def fixed_region(
@@ -118,58 +126,59 @@ def encode_subscription(
     return rows
 
 
-class Plain(NamedTuple):
-    """A subscription of one clause that is nothing but intervals on known columns."""
-
-    attr: I4
-    low: F8
-    high: F8
-    box: Bounds | None
+#: A subscription of one clause that is nothing but intervals on known columns, and its place:
+#: see `nearcast.kernels.plain`.
+Plain: TypeAlias = tuple[F8, PlainPlace]
 
 
-def plain_of(subscription: Subscription, schema: Schema, space: Space) -> Plain | None:
-    """The intervals of a subscription that consists of nothing else; None for others."""
+def plain_of(
+    subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
+) -> Plain | None:
+    """The intervals and the place of a subscription that consists of nothing else."""
     clauses, region = subscription.filter.clauses, subscription.region
     if len(clauses) != 1 or subscription.keywords:
         return None
-    columns = _plain_columns(clauses[0], schema)
-    box = None if region is None else plain_box(region, space)
-    if columns is None or (region is not None and box is None):
-        return None
-    _, low, high = clauses[0].numbers()
-    return Plain(columns, low, high, box)
-
-
-def _plain_columns(clause: Clause, schema: Schema) -> I4 | None:
-    """The columns of a clause of nothing but intervals on known ones; kept with the clause."""
-    kept = clause.kept
+    kept = clauses[0].kept
     if kept is not None and kept[0] is schema.era:
-        found: I4 = kept[1]
-        return found
-    names = clause.numbers()[0]
+        numbers = kept[1]
+    else:
+        numbers = _plain_numbers(clauses[0], schema)
+    place = _NO_PLACE if region is None else plain_place(region, space, at)
+    return None if numbers is None or place is None else (numbers, place)
+
+
+def _plain_numbers(clause: Clause, schema: Schema) -> F8 | None:
+    """Columns, lows and highs of a clause of nothing but intervals on known ones; kept with it."""
+    names, low, high = clause.numbers()
     columns = [*map(schema.codes["number"].get, names)]
     if not clause.plain or None in columns or len(names) > _MANY:
         return None
-    found = np.array(columns, np.int32)
+    found = np.array((columns, low, high), np.float64)
     clause.keep(schema.era, found)
     return found
 
 
 def encode_plain(plain: Plain, schema: Schema) -> EncodedClause | None:
-    """The row of a plain subscription, if there is nothing to learn from it."""
-    attr, low, high, box = plain
-    made, known = _arranged(_Predicates(attr, low, high, 0), box, None, schema)
+    """The row of a plain subscription without a circle, if there is nothing to learn from it."""
+    made, known = _plain_row(plain, schema)
     return made if known else None
 
 
 def plain_query(subscription: Subscription, schema: Schema, space: Space) -> Clauses | None:
-    """A plain subscription as row 0 of a table to match with; None for others."""
+    """A plain subscription without a circle as row 0 of a table to match with; None for others."""
     plain = plain_of(subscription, schema, space)
-    if plain is None:
-        return None
-    attr, low, high, box = plain
-    made, _ = _arranged(_Predicates(attr, low, high, 0), box, None, schema)
-    return table_of_one(made.attr, made.low, made.high, len(schema.columns))
+    made = None if plain is None else _plain_row(plain, schema)[0]
+    return None if made is None else table_of_one(*made[:3], len(schema.columns))
+
+
+def _plain_row(plain: Plain, schema: Schema) -> tuple[EncodedClause | None, bool]:
+    """The row of a plain subscription, None with a circle; whether there is nothing to learn."""
+    numbers, (kind, *box) = plain
+    if kind > BOXED:
+        return None, False
+    given = _Predicates(numbers[0].astype(np.int32), numbers[1], numbers[2], 0)
+    bounds = (box[0], box[1], box[2], box[3]) if kind == BOXED else None
+    return _arranged(given, bounds, None, schema)
 
 
 def _is_known(clause: Clause, words: frozenset[str], schema: Schema) -> bool:

@@ -237,7 +237,7 @@ class Matcher:
     def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
         standing = self._standing
         with self._lock.change():
-            if len(subscriptions) == 1 and self._add_plain(subscriptions[0]):
+            if len(subscriptions) == 1 and self._add_plain(subscriptions[0], at):
                 return
             with self.schema.attempt(self._lock.alone):
                 encoded = self._encode_all(subscriptions, at)
@@ -254,10 +254,10 @@ class Matcher:
                     self.index.add_clauses(np.concatenate([np.empty(0, np.int32), *rows]))
             self._renew()
 
-    def _add_plain(self, subscription: Subscription) -> bool:
+    def _add_plain(self, subscription: Subscription, at: Point | None) -> bool:
         """Add one that needs no preparation; whether it is such a one."""
         try:
-            plain = self._plain(subscription)
+            plain = self._plain(subscription, at)
             if plain is None:
                 return False
             id, expires, standing = subscription.id, subscription.expires, self._standing
@@ -270,20 +270,22 @@ class Matcher:
                         return False
                 finally:
                     self._lock.let_go()
-            else:
-                clause = encode_plain(plain, self.schema)
-                if clause is None:
-                    return False
-                standing.stage([(id, expires, clause)])
-                self._lock.offer()
+                if tiles.worn:
+                    self._renew()
+                return True
+            clause = encode_plain(plain, self.schema)
+            if clause is None:
+                return False
+            standing.stage([(id, expires, clause)])
+            self._lock.offer()
         except NearcastError as error:
             raise BatchError(0, error) from error
         self._renew()
         return True
 
-    def _move_plain(self, subscription: Subscription) -> bool:
+    def _move_plain(self, subscription: Subscription, at: Point | None) -> bool:
         """Replace one by another that needs no preparation; whether it is such a one."""
-        plain = self._plain(subscription)
+        plain = self._plain(subscription, at)
         if plain is None:
             return False
         id, expires, standing = subscription.id, subscription.expires, self._standing
@@ -294,10 +296,12 @@ class Matcher:
                     return False
             finally:
                 self._lock.let_go()
-        elif standing.stage_plain(id, expires, plain, self.schema):
-            self._lock.offer()
-        else:
+            if tiles.worn:
+                self._renew()
+            return True
+        if not standing.stage_plain(id, expires, plain, self.schema):
             return False
+        self._lock.offer()
         self._renew()
         return True
 
@@ -308,22 +312,21 @@ class Matcher:
             return False
         try:
             tiles = self.index.one_step  # asked while nobody can change it
-            if tiles is None or not self._standing.remove_plain(id, tiles):
+            if tiles is None or not self._standing.remove_plain(id, self.schema, tiles):
                 return False
         finally:
             self._lock.let_go()
-        self._renew()
         return True
 
-    def _plain(self, subscription: Subscription) -> Plain | None:
-        """The intervals of a subscription that comes or moves without preparation."""
+    def _plain(self, subscription: Subscription, at: Point | None) -> Plain | None:
+        """What a subscription is that comes or moves without preparation."""
         if (
             self.max_bytes is None
             and hasattr(self.index, "rebuilt")
             and len(self._standing.staged) < _MOST_STAGED
             and isinstance(subscription, Subscription)
         ):
-            return plain_of(subscription, self.schema, self.space)
+            return plain_of(subscription, self.schema, self.space, at)
         return None
 
     def _can_stage(self, more: int, clauses: Iterable[Sequence[object]]) -> bool:
@@ -442,7 +445,7 @@ class Matcher:
         _check_type("subscription", subscription, Subscription)
         standing = self._standing
         with self._lock.change():
-            if self._move_plain(subscription):
+            if self._move_plain(subscription, at):
                 return
             slot = standing.ids.find(subscription.id)
             expires = FOREVER if subscription.expires is None else subscription.expires

@@ -96,6 +96,8 @@ class IdTable:
 
     def make_room(self, size: int) -> int:
         """The slot that the next id, of this size, will have."""
+        if self._free and self.used + size <= self._blob.size:
+            return self._free[-1]
         slot = self.next_slot
         self._reserve(max(self.slots, slot + 1), self.used + size)
         return slot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,10 @@ import numpy.typing as npt
 
 from nearcast.clock import FOREVER
 from nearcast.index.base import EventBatch, Rows
-from nearcast.index.clauses import ClauseBatch, ClauseStore
+from nearcast.index.clauses import NO_EXTRA, ClauseBatch, ClauseStore
 from nearcast.index.columns import grown
 from nearcast.index.events import EventStore
-from nearcast.kernels.plain import DENIED, replace_beside
+from nearcast.kernels.plain import BOXED, DENIED, NOWHERE, pack_standing, replace_beside
 from nearcast.kernels.rows import pick
 from nearcast.matcher.encode import EncodedClause, EncodedEvent, Plain
 from nearcast.matcher.extended import RowTree
@@ -32,7 +33,9 @@ I8 = npt.NDArray[np.int64]
 #: Rows for which it is worth while to let others have the GIL.
 _MANY = 4096
 _NO_ROWS = np.empty(0, np.int32)
-_NOWHERE = (0.0, 0.0, 0.0, 0.0)
+#: Bytes of an id that kernels of plain changes take; nobody should have longer ones.
+_LINE = 64
+_NO_PACK: tuple[tuple[Any, ...], Any] = (None,) * 8, None
 
 
 class Hidden(NamedTuple):
@@ -80,11 +83,15 @@ class Standing:
         self._half_settled = False
         """Whether `settle` was interrupted."""
         self.tree = RowTree(self._boxes)
+        self._line = bytearray(_LINE)
+        """The id that a kernel is given; within `change` there is one at a time."""
+        self._packed = _NO_PACK
+        """Arrays, and the same as one, see `_pack`."""
 
     def __getstate__(self) -> dict[str, Any]:
         assert not self.staged
         assert not self._settled
-        passing = {"staged", "_settled", "_half_settled", "tree"}
+        passing = {"staged", "_settled", "_half_settled", "tree", "_line", "_packed"}
         return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -138,14 +145,15 @@ class Standing:
 
     def stage_plain(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> bool:
         """The same for a plain one and where a row has been left that fits; whether it does."""
-        settled, t = self._settled, self.store.table
+        settled = self._settled
         if not settled or settled[0].slot >= 0 or settled[0].old < 0:
             return False
+        given = self._given(id, expires, plain)
+        if given is None:
+            return False
         row = settled[0].old
-        slot, old = replace_beside(
-            t.start, t.count, t.attr, t.low, t.high, t.owner, row,
-            *self._given(id, expires, plain, schema),
-        )  # fmt: skip
+        pack, attr = self._pack(schema), self.store.table.attr
+        slot, old = replace_beside(pack, attr, *given, row)
         if slot < 0:
             return self._refused(slot, id)
         settled.popleft()
@@ -214,22 +222,30 @@ class Standing:
         self, id: str, expires: int | None, plain: Plain, schema: Schema, tiles: Any
     ) -> bool:
         """Add a subscription in one step, to the index too; whether that could be done."""
-        ids, store = self.ids, self.store
-        slot = ids.make_room(4 * len(id))
-        if slot >= self._row.size:
-            self.expires = grown(self.expires, slot + 1)
-            self._row = grown(self._row, slot + 1)
-        size = plain.attr.size + (0 if plain.box is None else 2)
+        given = self._given(id, expires, plain)
+        if given is None:
+            return False
+        ids, store, place = self.ids, self.store, plain[1]
+        size = plain[0].shape[1] + (0 if place[0] == NOWHERE else 2)
+        slot = ids.make_room(_LINE)
         row, at = store.take(size)
+        side = NO_EXTRA
         try:
-            given = self._given(id, expires, plain, schema)
-            used, node, odd = tiles.add_plain(row, *given, store.table.owner, ids.used, slot, at)
+            if slot >= self._row.size:
+                self.expires = grown(self.expires, slot + 1)
+                self._row = grown(self._row, slot + 1)
+            if place[0] > BOXED:
+                side = store.take_circle(*place[1:4])
+            pack = self._pack(schema)  # now that no array will be replaced
+            used, node, odd = tiles.add_plain(
+                row, pack, store.table.attr, *given, ids.used, slot, at, row, side
+            )
         except BaseException:  # no memory, or an interrupt: it does not come
             ids.take_back(id, slot)
-            store.put_back(row, at, size)
+            self._put_back(row, at, size, side)
             raise
         if used < 0:
-            store.put_back(row, at, size)
+            self._put_back(row, at, size, side)
             if used == DENIED:
                 raise ids.denied(id)
             return False
@@ -239,39 +255,68 @@ class Standing:
         self._finish(row, node, odd, tiles)
         return True
 
+    def _put_back(self, row: int, at: int, size: int, side: int) -> None:
+        self.store.put_back(row, at, size)
+        if side != NO_EXTRA:
+            self.store.put_back_circle(side)
+
     def move_plain(
         self, id: str, expires: int | None, plain: Plain, schema: Schema, tiles: Any
     ) -> bool:
         """Replace the one clause of a subscription likewise; raises UnknownIdError."""
-        row, node, odd = tiles.move_plain(*self._given(id, expires, plain, schema))
+        given = self._given(id, expires, plain)
+        if given is None:
+            return False
+        row, node, odd = tiles.move_plain(self._pack(schema), self.store.table.attr, *given)
         if row < 0:
             return self._refused(row, id)
         self._finish(row, node, odd, tiles)
         return True
 
-    def remove_plain(self, id: str, tiles: Any) -> bool:
+    def remove_plain(self, id: str, schema: Schema, tiles: Any) -> bool:
         """Forget a subscription of one plain clause likewise; raises UnknownIdError."""
-        ids, t = self.ids, self.store.table
-        data = np.frombuffer(id.encode(), np.uint8)
-        slot, row, start, length, cell = tiles.remove_plain(
-            t.start, t.count, t.owner, t.extra, *ids.arrays, self._row, data
-        )
+        id_size = self._put(id)
+        if id_size < 0:
+            return False
+        slot, row, start, length, cell = tiles.remove_plain(self._pack(schema), id_size)
         if slot < 0:
             return self._refused(slot, id)
         self.store.put_back(row, start, length)
-        ids.left(slot, cell)
+        self.ids.left(slot, cell)
         self.tree.touch((row,))
         return True
 
-    def _given(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> tuple[Any, ...]:
-        """What the kernels of plain changes take, from `extra` on."""
-        data = np.frombuffer(id.encode(), np.uint8)
-        attr, low, high, box = plain
-        return (
-            self.store.table.extra, *self.ids.arrays, self.expires, self._row,
-            schema.low, schema.high, data, FOREVER if expires is None else expires,
-            attr, low, high, box or _NOWHERE, box is not None, self.store.columns,
-        )  # fmt: skip
+    def _given(self, id: str, expires: int | None, plain: Plain) -> tuple[Any, ...] | None:
+        """What the kernels of plain changes take, but for arrays; None if it is not for them."""
+        numbers, place = plain
+        id_size = self._put(id)
+        if id_size < 0 or (place[0] > BOXED and self.store.residuals):
+            return None
+        until = FOREVER if expires is None else expires
+        return id_size, until, numbers, *place, self.store.columns
+
+    def _put(self, id: str) -> int:
+        """Write an id where kernels find it; its size, −1 for a long one."""
+        data = id.encode()
+        size = len(data)
+        if size > _LINE:
+            return -1
+        self._line[:size] = data
+        return size
+
+    def _pack(self, schema: Schema) -> Any:
+        """What kernels of plain changes see; kept as long as no array is replaced."""
+        t = self.store.table
+        now = (t, *self.ids.arrays, self.expires, self._row, schema.low, schema.high)
+        arrays, pack = self._packed
+        if not all(map(is_, now, arrays)):
+            pack = pack_standing(
+                t.start, t.count, t.low, t.high, t.owner, t.extra, *now[1:],
+                t.word_count, t.shape_start, t.shape_count, t.shape,
+                np.frombuffer(self._line, np.uint8),
+            )  # fmt: skip
+            self._packed = now, pack
+        return pack
 
     def _finish(self, row: int, node: int, odd: bool, tiles: Any) -> None:
         self.tree.touch((row,))
@@ -312,6 +357,7 @@ class Standing:
         Nobody sees them before they are shown. `ids` are the table, or a copy of it that
         will be.
         """
+        self._packed = _NO_PACK  # arrays are replaced, perhaps long before the next single change
         self.expires = grown(self.expires, ids.slots)
         self._row = grown(self._row, ids.slots)
         self.expires[slots] = expires

@@ -11,15 +11,16 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.kernels import geometry
+from nearcast.kernels import geometry, plain
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Space
 
 __all__ = [
     "Bounds",
+    "PlainPlace",
     "Shape",
     "cap_bounds_many",
     "index_boxes",
-    "plain_box",
+    "plain_place",
     "search_boxes",
     "shape_floats",
     "square_bounds_many",
@@ -29,6 +30,8 @@ __all__ = [
 Bounds: TypeAlias = tuple[float, float, float, float]
 #: kind and floats, see `nearcast.kernels.geometry`.
 Shape: TypeAlias = tuple[int, tuple[float, ...]]
+#: kind and up to four numbers, see `nearcast.kernels.plain`.
+PlainPlace: TypeAlias = tuple[int, float, float, float, float]
 
 _WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 
@@ -78,16 +81,31 @@ def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
     return _pieces(region.bounds, space)
 
 
-def plain_box(region: Circle | Box | Polygon | Around, space: Space) -> Bounds | None:
-    """The bounds of a box that is right as it stands and needs no cut; None for others."""
-    if not isinstance(region, Box):
+def plain_place(
+    region: Circle | Box | Polygon | Around, space: Space, at: Point | None
+) -> PlainPlace | None:
+    """A region that is right as it stands, for `kernels.plain`; None for others.
+
+    A circle that does not fit into one box is left to the kernel.
+    """
+    if isinstance(region, Box):
+        xmin, ymin, xmax, ymax = region.xmin, region.ymin, region.xmax, region.ymax
+        if xmin > xmax or (
+            space != "planar" and not (xmin > -180 and xmax < 180 and ymin >= -90 and ymax <= 90)
+        ):
+            return None
+        return plain.BOXED, xmin, ymin, xmax, ymax
+    if isinstance(region, Circle):
+        x, y = region.x, region.y
+    elif isinstance(region, Around) and isinstance(at, Point):
+        x, y = at.x, at.y
+    else:
         return None
-    xmin, ymin, xmax, ymax = region.xmin, region.ymin, region.xmax, region.ymax
-    if xmin > xmax or (
-        space != "planar" and not (xmin > -180 and xmax < 180 and ymin >= -90 and ymax <= 90)
-    ):
-        return None
-    return xmin, ymin, xmax, ymax
+    if space == "planar":
+        return plain.DISC, x, y, region.radius_m, 0.0
+    if -180 <= x <= 180 and -90 <= y <= 90:
+        return plain.CAP, x, y, region.radius_m, 0.0
+    return None
 
 
 def _around(x: float, y: float, radius: float) -> Bounds:

@@ -70,6 +70,8 @@ def _empty_tree() -> Nodes:
 
 #: Rows that one core plans alone, and the branches that others are cut into.
 _ALONE, _BRANCHES = 65_536, 6
+#: Pieces that work is cut into for each core.
+_PIECES = 4
 #: Tiles that may come before it is asked whether they are filled.
 _FEW_TILES = 64
 
@@ -309,6 +311,7 @@ def in_parallel(work: Callable[[int, int], None], count: int, least: int) -> Non
     if parts == 1:
         work(0, count)
         return
-    cuts = [count * i // parts for i in range(parts + 1)]
+    pieces = min(count, _PIECES * parts)  # a core that is busy elsewhere keeps nobody waiting
+    cuts = [count * i // pieces for i in range(pieces + 1)]
     with ThreadPoolExecutor(parts) as pool:
         list(pool.map(work, cuts[:-1], cuts[1:]))

@@ -63,7 +63,7 @@ class Tiles(NamedTuple):
     """Row → tile · 512 + position, −1: not here."""
 
 
-_NO_ARRAYS: tuple[tuple[Any, ...], tuple[Any, ...]] = (None, None, None), ()
+_NO_PACK: tuple[tuple[Any, ...], Any] = (None, None, None), None
 _OF_SHELVES = frozenset({"entered", "limit", "dims", "dim_attr", "dim_low", "dim_scale", "bits"})
 
 
@@ -103,15 +103,15 @@ class ClauseTiles(TileTree):
         """By shelf: places without a tile."""
         self._open = 0
         """The shelf that takes tiles of no kin."""
-        self._arrays = _NO_ARRAYS
-        """Tables and their arrays, see `_all_arrays`."""
+        self._packed = _NO_PACK
+        """Tables and their arrays as one, see `_pack`."""
         self._tiles_met = 0
         """By the last event that came alone."""
         self.worn = False
         """Whether tiles are mostly empty: whoever holds the index makes it anew when it suits."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_arrays": _NO_ARRAYS}
+        return vars(self) | {"_packed": _NO_PACK}
 
     def _wear(self) -> None:
         self.worn = True
@@ -125,7 +125,7 @@ class ClauseTiles(TileTree):
 
     def _fresh_table(self) -> Tiles:
         self.worn = False
-        self._arrays = _NO_ARRAYS
+        self._packed = _NO_PACK
         self._spare.clear()
         self._open = 0
         columns = np.count_nonzero(self._clauses.column_counts())
@@ -249,25 +249,25 @@ class ClauseTiles(TileTree):
         runs = np.array([[node, 0, 0]], np.int64)
         self._fill(np.empty(0, np.int32), runs, places, fits=False)
 
-    def _all_arrays(self) -> tuple[Any, ...]:
-        """What `insert_many` works on; kept as long as none of the tables is replaced."""
+    def _pack(self) -> Any:
+        """What changes work on, as one; kept as long as none of the tables is replaced."""
         c, n, t = self._clauses.table, self._nodes, self._tiles
-        tables, arrays = self._arrays
+        tables, pack = self._packed
         if tables[0] is not c or tables[1] is not n or tables[2] is not t:
-            arrays = (
-                c.start, c.count, c.attr, c.low, c.high,
+            pack = kernels.pack_tiles(
+                c.start, c.count, c.low, c.high,
                 n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
                 t.live, t.alive, t.rest, t.order, t.asked, t.rows, t.codes, t.entered, t.limit,
                 t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.bits, t.where,
             )  # fmt: skip
-            self._arrays = (c, n, t), arrays
-        return arrays
+            self._packed = (c, n, t), pack
+        return pack
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
         insert = kernels.insert_few if rows.size <= FEW else kernels.insert_many
-        at, node, odd = insert(*self._all_arrays(), rows, first, root)
+        at, node, odd = insert(self._pack(), self._clauses.table.attr, rows, first, root)
         if rows.size > FEW:  # tables may be replaced long before the next change
-            self._arrays = _NO_ARRAYS
+            self._packed = _NO_PACK
         return at, node, odd
 
     def exchange_clauses(self, going: Rows, coming: Rows) -> None:
@@ -278,22 +278,19 @@ class ClauseTiles(TileTree):
 
     def move_plain(self, *given: Any) -> tuple[int, int, bool]:
         """See `kernels.move_plain`; where there is a node, `enter_late`."""
-        done: tuple[int, int, bool] = kernels.move_plain(*self._all_arrays(), *given)
+        done: tuple[int, int, bool] = kernels.move_plain(self._pack(), *given)
         return done
 
     def add_plain(self, row: int, *given: Any) -> tuple[int, int, bool]:
         """See `kernels.add_plain`; where there is a node, `enter_late`."""
         if row >= self._tiles.where.size:
             self._make_known(row + 1)
-        done: tuple[int, int, bool] = kernels.add_plain(*self._all_arrays(), *given, row)
+        done: tuple[int, int, bool] = kernels.add_plain(self._pack(), *given)
         return done
 
     def remove_plain(self, *given: Any) -> tuple[int, int, int, int, int]:
         """See `kernels.remove_plain`."""
-        t = self._tiles
-        done: tuple[int, int, int, int, int] = kernels.remove_plain(
-            t.alive, t.live, t.where, *given
-        )
+        done: tuple[int, int, int, int, int] = kernels.remove_plain(self._pack(), *given)
         return done
 
     def enter_late(self, row: int, node: int, odd: bool) -> None:

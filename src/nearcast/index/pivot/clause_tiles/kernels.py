@@ -33,8 +33,16 @@ from nearcast.index.pivot.kernels import (
     free_position,
     leave,
 )
-from nearcast.jit import brief_kernel, inlined, kernel, prefetcher, word_reader
-from nearcast.kernels.plain import DENIED, UNFIT, arranged, one_row, overwrite
+from nearcast.jit import brief_kernel, inlined, kernel, packing, prefetcher, word_reader
+from nearcast.kernels.plain import (
+    DENIED,
+    UNFIT,
+    arranged,
+    fits,
+    one_row,
+    overwrite,
+    unpack_standing,
+)
 from nearcast.kernels.rows import write_clause
 from nearcast.kernels.strings import find, insert
 from nearcast.kernels.strings import remove as remove_id
@@ -68,6 +76,15 @@ USED = np.uint64(0xFFFFFFFF)
 BYTE = np.uint64(0xFF)
 prefetch = prefetcher()
 read_word = word_reader()
+#: What changes work on, but for `attr` of the store: its start, count, low and high; attr, low,
+#: high, kid, split, at, bottom and top of the nodes; of the tiles live, alive, rest, order, asked,
+#: rows, codes, entered, limit, dims, dim_attr, dim_low, dim_scale, bits and where.
+pack_tiles, unpack_tiles = packing(
+    "u4", "u2", "f8", "f8",
+    "i4", "f8", "f8", "i4", "i4", "f8", "f8", "f8",
+    "i8", "u8:2", "u8:2", "u1:2", "i8", "i4:2", "u1:2", "i8", "i8",
+    "i8", "i4:2", "f8:2", "f8:2", "u8:2", "i4",
+)  # fmt: skip
 
 
 @inlined
@@ -487,14 +504,14 @@ def _enter(
 
 
 @kernel
-def _insert(
-    c_start, c_count, c_attr, c_low, c_high,
-    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-    live, alive, rest, order, asked, t_rows, codes, entered, limit,
-    dims, dim_attr, dim_low, dim_scale, bits, where,
-    row, root,
-):  # fmt: skip
+def _insert(tiles, c_attr, row, root):
     """Enter a row; (−1, False), or where room must be made first: (node, whether odd)."""
+    (
+        c_start, c_count, c_low, c_high,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+        live, alive, rest, order, asked, t_rows, codes, entered, limit,
+        dims, dim_attr, dim_low, dim_scale, bits, where,
+    ) = unpack_tiles(tiles)  # fmt: skip
     node, odd = descend(
         c_start, c_count, c_attr, c_low, c_high,
         n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top, row, root,
@@ -515,26 +532,14 @@ def _insert(
 
 
 @kernel
-def insert_many(
-    c_start, c_count, c_attr, c_low, c_high,
-    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-    live, alive, rest, order, asked, t_rows, codes, entered, limit,
-    dims, dim_attr, dim_low, dim_scale, bits, where,
-    rows, first, root,
-):  # fmt: skip
+def insert_many(tiles, c_attr, rows, first, root):
     """Enter rows from number `first` on.
 
     Returns (next number, −1, False), or where room must be made first: (number, node,
-    whether it is an odd one). Single arrays as in `match_event`.
+    whether it is an odd one).
     """
     for i in range(first, rows.size):
-        node, odd = _insert(
-            c_start, c_count, c_attr, c_low, c_high,
-            n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-            live, alive, rest, order, asked, t_rows, codes, entered, limit,
-            dims, dim_attr, dim_low, dim_scale, bits, where,
-            rows[i], root,
-        )  # fmt: skip
+        node, odd = _insert(tiles, c_attr, rows[i], root)
         if node >= 0:
             return i, node, odd
     return rows.size, -1, False
@@ -546,74 +551,60 @@ def insert_few(*given):
     return insert_many(*given)
 
 
+@kernel
+def _leave(tiles, row):
+    live, alive, where = unpack_tiles(tiles)[12], unpack_tiles(tiles)[13], unpack_tiles(tiles)[-1]
+    leave(alive, live, where, row)
+
+
 @brief_kernel
-def move_plain(
-    c_start, c_count, c_attr, c_low, c_high,
-    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-    live, alive, rest, order, asked, t_rows, codes, entered, limit,
-    dims, dim_attr, dim_low, dim_scale, bits, where,
-    extra, table, cells, blob, expires, row_of, bottom, top,
-    id, until, attr, low, high, box, placed, columns,
-):  # fmt: skip
+def move_plain(tiles, standing, c_attr, id_size, until, numbers, kind, a, b, c, d, columns):
     """Replace the one clause of a subscription by another of the same length.
 
     Returns (row, node, odd), the latter two as `_insert` does; a row below 0 says why nothing
-    was done.
+    was done. See `kernels.plain` for what is given.
     """
-    slot, row = one_row(table, cells, blob, expires, row_of, id, until)
+    slot, row = one_row(standing, id_size, until)
     if slot < 0:
         return slot, np.int64(-1), False
-    if c_count[row] != attr.size + 2 * placed or extra[row] >= 0:
+    new_attr, new_low, new_high, known = arranged(standing, numbers, kind, a, b, c, d, columns)
+    if not known or not fits(standing, row, new_attr.size, kind):
         return np.int64(UNFIT), np.int64(-1), False
-    new_attr, new_low, new_high, known = arranged(
-        attr, low, high, box, placed, bottom, top, columns
-    )
-    if not known:
-        return np.int64(UNFIT), np.int64(-1), False
-    leave(alive, live, where, row)
-    overwrite(c_start, c_attr, c_low, c_high, row, new_attr, new_low, new_high)
-    node, odd = _insert(
-        c_start, c_count, c_attr, c_low, c_high,
-        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-        live, alive, rest, order, asked, t_rows, codes, entered, limit,
-        dims, dim_attr, dim_low, dim_scale, bits, where,
-        row, MAIN,
-    )  # fmt: skip
+    _leave(tiles, row)
+    overwrite(standing, c_attr, row, new_attr, new_low, new_high, kind, a, b, c)
+    node, odd = _insert(tiles, c_attr, row, MAIN)
     return row, node, odd
 
 
 @brief_kernel
 def add_plain(
-    c_start, c_count, c_attr, c_low, c_high,
-    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-    live, alive, rest, order, asked, t_rows, codes, entered, limit,
-    dims, dim_attr, dim_low, dim_scale, bits, where,
-    extra, table, cells, blob, expires, row_of, bottom, top,
-    id, until, attr, low, high, box, placed, columns,
-    owner, used, slot, at, row,
+    tiles, standing, c_attr, id_size, until, numbers, kind, a, b, c, d, columns,
+    used, slot, at, row, place,
 ):  # fmt: skip
     """Enter a subscription of one clause into a slot, a row and its run at `at`, all free.
 
-    Returns (bytes used by ids, node, odd), the latter two as `_insert` does; bytes below 0
-    say why nothing was done.
+    A circle stands ready at `place` of the side rows. Returns (bytes used by ids, node, odd),
+    the latter two as `_insert` does; bytes below 0 say why nothing was done.
     """
+    (
+        c_start, c_count, c_low, c_high, owner, extra, table, cells, blob, expires, row_of,
+        _, _, _, _, _, _, id,
+    ) = unpack_standing(standing)  # fmt: skip
     prefetch(c_start, row)
     prefetch(c_count, row)
     prefetch(owner, row)
     prefetch(extra, row)
-    prefetch(where, row)
+    prefetch(unpack_tiles(tiles)[-1], row)
     prefetch(c_attr, at)
     prefetch(c_low, at)
     prefetch(c_high, at)
     prefetch(cells, 2 * slot)
     prefetch(expires, slot)
     prefetch(row_of, slot)
-    new_attr, new_low, new_high, known = arranged(
-        attr, low, high, box, placed, bottom, top, columns
-    )
+    new_attr, new_low, new_high, known = arranged(standing, numbers, kind, a, b, c, d, columns)
     if not known:
         return np.int64(UNFIT), np.int64(-1), False
-    used = insert(table, cells, blob, used, slot, id)
+    used = insert(table, cells, blob, used, slot, id[:id_size])
     if used < 0:
         return np.int64(DENIED), np.int64(-1), False
     expires[slot] = until
@@ -621,35 +612,32 @@ def add_plain(
     write_clause(
         c_start, c_count, owner, extra, c_attr, c_low, c_high, row, at, new_attr, new_low, new_high
     )
+    extra[row] = place
     owner[row] = slot
-    node, odd = _insert(
-        c_start, c_count, c_attr, c_low, c_high,
-        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
-        live, alive, rest, order, asked, t_rows, codes, entered, limit,
-        dims, dim_attr, dim_low, dim_scale, bits, where,
-        row, MAIN,
-    )  # fmt: skip
+    node, odd = _insert(tiles, c_attr, row, MAIN)
     return used, node, odd
 
 
 @brief_kernel
-def remove_plain(
-    alive, live, where, c_start, c_count, owner, extra, table, cells, blob, row_of, id
-):
+def remove_plain(tiles, standing, id_size):
     """Forget a subscription of one clause that has neither words nor shapes.
 
     Returns its slot, row, the row's run (start, length) and the first word of its id's cell; a
     slot below 0 says why nothing was done.
     """
+    (
+        c_start, c_count, _, _, owner, extra, table, cells, blob, _, row_of,
+        _, _, _, _, _, _, id,
+    ) = unpack_standing(standing)  # fmt: skip
     nothing = np.int64(0)
-    slot = find(table, cells, blob, id, 0, id.size)
+    slot = find(table, cells, blob, id, 0, id_size)
     if slot < 0:
         return np.int64(DENIED), nothing, nothing, nothing, np.uint64(0)
     row = np.int64(row_of[slot])
     if row < 0 or extra[row] >= 0:
         return np.int64(UNFIT), nothing, nothing, nothing, np.uint64(0)
     remove_id(table, cells, blob, slot)
-    leave(alive, live, where, row)
+    _leave(tiles, row)
     length = np.int64(c_count[row])
     owner[row] = -1
     c_count[row] = 0
