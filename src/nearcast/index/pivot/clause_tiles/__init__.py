@@ -46,7 +46,7 @@ class Tiles(NamedTuple):
     """How many those are."""
     rows: npt.NDArray[np.int32]
     codes: npt.NDArray[np.uint8]
-    """(tile, position · predicate): by fours, columns of the shelf, then low, then high codes."""
+    """(tile, position · …): by four predicates columns of the shelf, low, high codes; the row."""
     # By shelf.
     entered: I8
     """Clauses that came since the columns were chosen, with those that were there."""
@@ -76,7 +76,7 @@ def _no_tiles(dims: int, predicates: int) -> Tiles:
         order=np.empty((0, dims), np.uint8),
         asked=np.empty(0, np.int64),
         rows=np.empty((0, TILE), np.int32),
-        codes=np.empty((0, TILE * 3 * predicates), np.uint8),
+        codes=np.empty((0, TILE * (3 * predicates + kernels.ROW)), np.uint8),
         entered=np.empty(0, np.int64),
         limit=np.empty(0, np.int64),
         dims=np.empty(0, np.int64),
@@ -318,7 +318,7 @@ class ClauseTiles(TileTree):
             c.start, c.count, c.attr, c.low, c.high,
             n.attr, n.low, n.high, n.kid,
             t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.order, t.asked, t.alive, t.rest,
-            t.bits.reshape(-1), t.codes, t.rows,
+            t.bits.reshape(-1), t.codes,
             batch.start, batch.attr, batch.value, batch.columns, at, counters,
         )  # fmt: skip
         self._tiles_met = int(counters[1] - seen) // TILE

@@ -71,6 +71,8 @@ ZERO = np.uint64(0)
 #: Predicates that are compared at once, and the bytes of their codes: columns, lows, highs.
 AT_ONCE = 4
 GROUP = 3 * AT_ONCE
+#: The bytes of the row behind the codes of a clause.
+ROW = 4
 #: The lanes of a word in which they are compared, and those that are left over.
 USED = np.uint64(0xFFFFFFFF)
 BYTE = np.uint64(0xFF)
@@ -188,6 +190,22 @@ def _fit(c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs, count, s
 
 
 @inlined
+def _stride(codes):
+    """Predicates of a clause that there are codes for."""
+    return (codes.shape[1] // TILE - ROW) // 3
+
+
+@kernel
+def _write_row(codes, tile, stop, row):
+    """Write a clause's row behind its codes, which end with it at `stop`.
+
+    It is in `rows` too. Here it comes with the codes: a cache line less for every match.
+    """
+    for i in range(ROW):
+        codes[tile, stop - ROW + i] = (row >> (8 * i)) & 255
+
+
+@inlined
 def _code_at(at, j):
     """Where predicate j of the clause whose codes begin at `at` has its column.
 
@@ -229,7 +247,7 @@ def _fill_tile(
     dims = t.dims[shelf]
     bits, codes, t_rows, where = t.bits, t.codes, t.rows, t.where
     dim_low, dim_scale, rest = t.dim_low, t.dim_scale, t.rest
-    stride = codes.shape[1] // (3 * TILE)
+    stride = _stride(codes)
     begun[:dims] = 0
     ended[:dims] = 0
     has[:dims] = 0
@@ -241,7 +259,7 @@ def _fill_tile(
         position = i - first
         word = position >> 6
         bit = ONE << np.uint64(position & 63)
-        at = position * 3 * stride
+        at = position * (3 * stride + ROW)
         j = 0
         left = False
         k0 = np.int64(c_start[row])
@@ -266,9 +284,10 @@ def _fill_tile(
             rest[tile, word] |= bit
         t.alive[tile, word] |= bit
         t_rows[tile, position] = row
+        _write_row(codes, tile, at + 3 * stride + ROW, row)
         where[row] = tile * TILE + position
     for position in range(stop - first, TILE):
-        codes[tile, position * 3 * stride] = NO_DIM  # as all ones below say; see `_enter`
+        codes[tile, position * (3 * stride + ROW)] = NO_DIM  # as all ones below say; see `_enter`
     t.live[tile] = stop - first
     asked = 0
     for d in range(dims):
@@ -358,7 +377,7 @@ def gather(t, tiles):
 @kernel
 def centres(t, tiles):
     """By tile and column of their shelf: the mean middle of the codes, −1 where there are none."""
-    stride = t.codes.shape[1] // (3 * TILE)
+    stride = _stride(t.codes)
     total = np.zeros((tiles.size, t.dim_attr.shape[1]))
     number = np.zeros((tiles.size, t.dim_attr.shape[1]))
     for i in range(tiles.size):
@@ -366,7 +385,7 @@ def centres(t, tiles):
         for position in range(TILE):
             if not t.alive[tile, position >> 6] & (ONE << np.uint64(position & 63)):
                 continue
-            at = position * 3 * stride
+            at = position * (3 * stride + ROW)
             for j in range(stride):
                 k = _code_at(at, j)
                 d = t.codes[tile, k]
@@ -443,8 +462,8 @@ def _enter(
     shelf = tile // SHELF
     word = position >> 6
     bit = ONE << np.uint64(position & 63)
-    stride = codes.shape[1] // (3 * TILE)
-    at = position * 3 * stride
+    stride = _stride(codes)
+    at = position * (3 * stride + ROW)
     flat = bits.reshape(-1)
     line = shelf * bits.shape[1] + (tile % SHELF) * WORDS + word
     k0 = np.int64(c_start[row])
@@ -498,6 +517,7 @@ def _enter(
         rest[tile, word] &= ~bit
     alive[tile, word] |= bit
     t_rows[tile, position] = row
+    _write_row(codes, tile, at + 3 * stride + ROW, row)
     live[tile] += 1
     entered[shelf] += 1
     where[row] = tile * TILE + position
@@ -751,7 +771,7 @@ def _compare(codes, first, stop, q, e):
 
 
 @kernel
-def _decide(place, of, n, q, codes, stride, rest, t_rows, out, events, m, doubt, doubt_of, u):
+def _decide(place, of, n, q, codes, stride, rest, out, events, m, doubt, doubt_of, u):
     """Decide n places by their codes.
 
     Rows that hold for certain go to `out` behind the m that are there, those on which the
@@ -761,19 +781,18 @@ def _decide(place, of, n, q, codes, stride, rest, t_rows, out, events, m, doubt,
     moved to the front.
     """
     held = 0
-    width = 3 * stride
+    width = 3 * stride + ROW
     flat = q.reshape(-1)
     for i in range(n):
         at = place[i]
         e = np.int64(of[i])
-        holds, touched = _compare(codes, at * width, at * width + width, flat, e)
+        holds, touched = _compare(codes, at * width, at * width + 3 * stride, flat, e)
         place[held] = (at << 1) | np.int64(touched)
         of[held] = e
         held += np.int64(holds)
-        prefetch(t_rows, at)
     for i in range(held):
         at = place[i] >> 1
-        row = t_rows[at]
+        row = np.int32(read_word(codes, at * width + width - 8) >> np.uint64(32))
         left = (rest[at >> 6] >> np.uint64(at & 63)) & ONE
         open_ = (place[i] & 1) | np.int64(left)
         out[m] = row
@@ -828,7 +847,7 @@ def _longer(array, used, wanted):
 def match_event(
     c_start, c_count, c_attr, c_low, c_high,
     node_attr, node_low, node_high, node_kid,
-    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes, t_rows,
+    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes,
     start, attr, value, columns, at, counters,
 ):  # fmt: skip
     """Clause rows that want event `at`.
@@ -873,8 +892,8 @@ def match_event(
     mask = np.empty(WORDS, np.uint64)
     q = np.empty((1, CODES), np.uint8)
     line = np.empty((1, most), np.int64)
-    stride = codes.shape[1] // (3 * TILE)
-    flat, flat_rest, flat_rows = codes.reshape(-1), rest.reshape(-1), t_rows.reshape(-1)
+    stride = _stride(codes)
+    flat, flat_rest = codes.reshape(-1), rest.reshape(-1)
     room = min(CANDIDATES, TILE * tiles)
     place = np.empty(room, np.int64)
     of = np.zeros(room, np.int32)
@@ -898,7 +917,7 @@ def match_event(
             if m + n > out.size:
                 out, events = _longer(out, m, m + n), _longer(events, m, m + n)
             m, u = _decide(
-                place, of, n, q, flat, stride, flat_rest, flat_rows, out, events, m,
+                place, of, n, q, flat, stride, flat_rest, out, events, m,
                 doubt, doubt_of, u,
             )  # fmt: skip
             n = 0
@@ -912,7 +931,7 @@ def match_event(
         if i + 1 < tiles and todo[i + 1] // SHELF == shelf:
             _call_for_lines(shelf * (most * BLOCK), todo[i + 1], order, asked, line, bits)
         if _survivors(bits, base, order, asked, line, 0, alive, tile, mask):
-            n = _note(tile, 0, mask, place, of, n, flat, 3 * stride)
+            n = _note(tile, 0, mask, place, of, n, flat, 3 * stride + ROW)
     if m + u > out.size:
         out, events = _longer(out, m, m + u), _longer(events, m, m + u)
     m = _settle(doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out, events, m)
@@ -936,7 +955,7 @@ def match_events(c, nodes, t, batch, counters):
     """
     node_attr, node_low, node_high, node_kid = nodes.attr, nodes.low, nodes.high, nodes.kid
     dims, dim_attr, dim_low, dim_scale = t.dims, t.dim_attr, t.dim_low, t.dim_scale
-    alive, rest, codes, t_rows = t.alive, t.rest, t.codes, t.rows
+    alive, rest, codes = t.alive, t.rest, t.codes
     bits, order, asked = t.bits.reshape(-1), t.order, t.asked
     c_start, c_count, c_attr, c_low, c_high = c.start, c.count, c.attr, c.low, c.high
     start, attr, value = batch.start, batch.attr, batch.value
@@ -947,8 +966,8 @@ def match_events(c, nodes, t, batch, counters):
     q = np.empty((chunk, CODES), np.uint8)
     line = np.empty((chunk, most), np.int64)
     located = np.full(chunk, -1, np.int64)
-    stride = codes.shape[1] // (3 * TILE)
-    flat, flat_rest, flat_rows = codes.reshape(-1), rest.reshape(-1), t_rows.reshape(-1)
+    stride = _stride(codes)
+    flat, flat_rest = codes.reshape(-1), rest.reshape(-1)
     place = np.empty(CANDIDATES, np.int64)
     of = np.empty(CANDIDATES, np.int32)
     doubt = np.empty(CANDIDATES, np.int32)
@@ -992,7 +1011,7 @@ def match_events(c, nodes, t, batch, counters):
                             )  # fmt: skip
                             u = 0
                         m, u = _decide(
-                            place, of, n, q, flat, stride, flat_rest, flat_rows, out, events, m,
+                            place, of, n, q, flat, stride, flat_rest, out, events, m,
                             doubt, doubt_of, u,
                         )  # fmt: skip
                         n = 0
@@ -1003,7 +1022,7 @@ def match_events(c, nodes, t, batch, counters):
                         located[e] = shelf
                         _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, e, line, q)
                     if _survivors(bits, base, order, asked, line, e, alive, tile, mask):
-                        n = _note(tile, e, mask, place, of, n, flat, 3 * stride)
+                        n = _note(tile, e, mask, place, of, n, flat, 3 * stride + ROW)
                 continue
             # Lists of nodes that wait lie below this one's: the room behind it is free.
             stack = deeper(stack, depth)
