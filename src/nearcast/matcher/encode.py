@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -375,6 +376,10 @@ def batch_of(events: Sequence[EncodedEvent], columns: int) -> EventBatch:
 def batch_of_one(event: EncodedEvent, columns: int) -> EventBatch:
     """A batch of one event, without copying it."""
     attr, value, word = event
-    start = np.array((0, attr.size), np.int64)
-    word_start = np.array((0, word.size), np.int64)
-    return EventBatch(start, attr, value, word_start, word, columns)
+    return EventBatch(_run_of(attr.size), attr, value, _run_of(word.size), word, columns)
+
+
+@lru_cache(maxsize=256)
+def _run_of(size: int) -> npt.NDArray[np.int64]:
+    """The offsets of one run; nobody writes to them."""
+    return np.array((0, size), np.int64)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.index.base import ClauseStore, Counters, EventBatch, Pairs, Rows
+from nearcast.index.base import Clauses, ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
 from nearcast.index.pivot.clause_tiles import kernels
 from nearcast.index.pivot.kernels import FEW, MAIN, NOTHING, ODD, TILE, WORDS
-from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
+from nearcast.index.pivot.tree import F8, Intervals, Nodes, TileTree, in_parallel
 
 __all__ = ["ClauseTiles", "Tiles"]
 
@@ -250,8 +250,14 @@ class ClauseTiles(TileTree):
         self._fill(np.empty(0, np.int32), runs, places, fits=False)
 
     def _pack(self) -> Any:
-        """What changes work on, as one; kept as long as none of the tables is replaced."""
-        c, n, t = self._clauses.table, self._nodes, self._tiles
+        """What changes work on, as one."""
+        return self._pack_of(self._clauses.table, self._nodes, self._tiles)
+
+    def _pack_of(self, c: Clauses, n: Nodes, t: Tiles) -> Any:
+        """Tables as one; kept as long as none of them is replaced.
+
+        Whoever does not change them holds them meanwhile: another may replace them and this, too.
+        """
         tables, pack = self._packed
         if tables[0] is not c or tables[1] is not n or tables[2] is not t:
             pack = kernels.pack_tiles(
@@ -315,10 +321,7 @@ class ClauseTiles(TileTree):
         seen = counters[1]
         match = kernels.match_event_briefly if self._tiles_met <= _BRIEF else kernels.match_event
         found: Rows = match(
-            c.start, c.count, c.attr, c.low, c.high,
-            n.attr, n.low, n.high, n.kid,
-            t.dims, t.dim_attr, t.dim_low, t.dim_scale, t.order, t.asked, t.alive, t.rest,
-            t.bits.reshape(-1), t.codes,
+            self._pack_of(c, n, t), c.attr,
             batch.start, batch.attr, batch.value, batch.columns, at, counters,
         )  # fmt: skip
         self._tiles_met = int(counters[1] - seen) // TILE

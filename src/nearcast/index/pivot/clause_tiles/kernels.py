@@ -844,16 +844,18 @@ def _longer(array, used, wanted):
 
 
 @kernel
-def match_event(
-    c_start, c_count, c_attr, c_low, c_high,
-    node_attr, node_low, node_high, node_kid,
-    dims, dim_attr, dim_low, dim_scale, order, asked, alive, rest, bits, codes,
-    start, attr, value, columns, at, counters,
-):  # fmt: skip
+def match_event(pack, c_attr, start, attr, value, columns, at, counters):
     """Clause rows that want event `at`.
 
-    Single arrays, not NamedTuples: unpacking those took longer than the match.
+    A pack, not NamedTuples: to be handed these took longer than the match.
     """
+    (
+        c_start, c_count, c_low, c_high,
+        node_attr, node_low, node_high, node_kid, _, _, _, _,
+        _, alive, rest, order, asked, _, codes, _, _,
+        dims, dim_attr, dim_low, dim_scale, bits_, _,
+    ) = unpack_tiles(pack)  # fmt: skip
+    bits = bits_.reshape(-1)
     dense = np.full((1, columns), np.nan)
     for k in range(start[at], start[at + 1]):
         dense[0, attr[k]] = value[k]
