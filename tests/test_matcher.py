@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -424,8 +425,9 @@ def test_boxes_of_one_matcher_do_not_wait_for_those_of_another() -> None:
         matcher.add_subscriptions(
             [Subscription(id=f"s{k}", region=Box(k, 0, k + 1, 1)) for k in range(100)]
         )
-    with one.index._making:
-        assert other.match_event(Event(id="e", location=Box(3.5, 0, 3.6, 1))) == ["s3"]
+    with one.index._making, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(other.match_event, Event(id="e", location=Box(3.5, 0, 3.6, 1)))
+        assert found.result(timeout=60) == ["s3"]
 
 
 def test_memory_is_told_by_part(matcher) -> None:

@@ -15,10 +15,12 @@ from nearcast.index.base import new_counters
 from nearcast.index.clauses import ClauseBatch, ClauseStore, Extra
 from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
+from nearcast.index.pivot.clause_tiles import kernels as clause_kernels
 from nearcast.index.pivot.clause_tiles.kernels import SHELF
 from nearcast.index.pivot.kernels import ODD, TILE, deeper
 from nearcast.index.pivot.word_lists import kernels as word_kernels
 from nearcast.index.scan import Scan
+from nearcast.jit import kernel
 
 INF, NAN = np.inf, np.nan
 
@@ -1023,3 +1025,43 @@ def test_words_that_no_clause_asks_for_are_nobodys() -> None:
         for keywords in messages:
             event = Event(id="e", keywords=keywords, location=place)
             assert matcher.match_event(event) == scan.match_event(event)
+
+
+@kernel
+def _compared(codes, codes_of_events, out):
+    for i in range(out.shape[0]):
+        stop = codes.shape[1] - clause_kernels.ROW
+        holds, touched = clause_kernels._compare(codes[i], 0, stop, codes_of_events[i], 0)
+        out[i, 0], out[i, 1] = holds, touched
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+def test_four_predicates_at_once_are_compared_as_one_by_one(groups):
+    rng = np.random.default_rng(groups)
+    none, four = clause_kernels.NO_DIM, clause_kernels.AT_ONCE
+    shape = (300, four * groups)
+    column = np.where(rng.random(shape) < 0.3, none, rng.integers(0, 24, shape))
+    border = np.array([0, 1, 127, 128, 129, 254, 255])
+    low, high = (
+        np.where(rng.random(shape) < 0.5, rng.integers(0, 256, shape), rng.choice(border, shape))
+        for _ in range(2)
+    )
+    mostly = rng.random((shape[0], 1)) < 0.8  # or hardly any would hold
+    low, high = np.where(mostly, low % 4, low), np.where(mostly, 255 - high % 4, high)
+    low[column == none], high[column == none] = 0, 255
+    events = rng.integers(0, 255, (shape[0], clause_kernels.CODES)).astype(np.uint8)
+    events[:, none] = clause_kernels.ANY
+    codes = np.zeros((shape[0], 3 * shape[1] + clause_kernels.ROW), np.uint8)
+    for j in range(shape[1]):
+        at = j // four * clause_kernels.GROUP + j % four
+        codes[:, at], codes[:, at + four], codes[:, at + 2 * four] = (
+            column[:, j],
+            low[:, j],
+            high[:, j],
+        )
+    value = np.take_along_axis(events, column, 1)
+    out = np.zeros((shape[0], 2), bool)
+    _compared(codes, events, out)
+    assert out[:, 0].tolist() == ((low <= value) & (value <= high)).all(axis=1).tolist()
+    assert out[:, 1].tolist() == ((low == value) | (value == high)).any(axis=1).tolist()
+    assert 0 < np.count_nonzero(out[:, 0]) < shape[0]

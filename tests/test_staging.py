@@ -585,3 +585,31 @@ class TestLock:
         for each in threads:
             each.join(10)
         assert errors == [MemoryError] * 2
+
+
+@pytest.mark.parametrize("region", [Box(3, 3, 4, 4), Circle(3.5, 3.5, 0.5)])
+def test_who_is_interrupted_while_it_comes_does_not_come(monkeypatch, region):
+    matcher = Matcher(space="planar")
+    matcher.add_subscriptions(
+        [
+            Subscription(id=f"s{k}", where=f"a < {k % 50}", region=Box(0, 0, 9, 9))
+            for k in range(400)
+        ]
+    )
+    event = Event(id="e", attributes={"a": 3}, location=Point(3.5, 3.5))
+    before = matcher.match_event(event)
+    enter = ClauseTiles.add_plain
+
+    def interrupted(self, *given):
+        enter(self, *given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClauseTiles, "add_plain", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        matcher.add_subscriptions([Subscription(id="late", where="a < 9", region=region)])
+    monkeypatch.undo()
+    assert "late" not in matcher
+    assert matcher.match_event(event) == before
+    matcher.check_invariants()
+    matcher.add_subscriptions([Subscription(id="late", where="a < 9", region=region)])
+    assert matcher.match_event(event) == sorted([*before, "late"])

@@ -220,7 +220,10 @@ def word_reader() -> Kernel:
 
 
 def word_writer() -> Kernel:
-    """`write_word(array, index, word)`: put a word where `read_word` would find it."""
+    """`write_word(array, index, word)`: put a word where `read_word` would find it.
+
+    All eight bytes must be within the array.
+    """
     if not compiled():
         return _write_word
     from llvmlite import ir

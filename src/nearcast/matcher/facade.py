@@ -757,7 +757,7 @@ class Matcher:
         assert capabilities is not None
         if capabilities.exact and not self._live.extended:
             query = plain_query(subscription, self.schema, self.space)
-            if query is not None:  # 15 µs instead of 60 around the index
+            if query is not None:  # half of the time around the index
                 rows: Rows = _NO_ROWS
                 if subscription.expires is None or subscription.expires > now:
                     rows = self.index.match_clause(query, 0, now, new_counters())

@@ -117,7 +117,7 @@ class Standing:
                     self._row = grown(self._row, slot + 1)
                 self.expires[slot] = FOREVER if expires is None else expires
                 self.expiring = self.expiring or expires is not None
-                row = self._new_row(slot, clause)
+                row = self.store.append(slot, *clause)
                 coming.append(Staged(-1, row, -1))
                 self._in_step = self._in_step and row == slot
                 self._row[slot] = row
@@ -130,12 +130,13 @@ class Standing:
                 self.ids.free(slot)
             raise
         self.staged.extend(coming)
+        self._let_go_of_tables()
 
     def stage_other(self, slot: int, clause: EncodedClause) -> None:
         """Replace the one clause of a subscription, to be seen from `settle` on."""
         self.recycle()
         old = self._row.item(slot)
-        row = self._new_row(slot, clause)
+        row = self.store.append(slot, *clause)
         self._stage(old, row, slot)
 
     def _stage(self, old: int, row: int, slot: int) -> None:
@@ -170,9 +171,6 @@ class Standing:
         self.recycle()
         self.ids.forget(slot)
         self.staged.append(Staged(int(self._row[slot]), -1, slot))
-
-    def _new_row(self, slot: int, clause: EncodedClause) -> int:
-        return self.store.append(slot, *clause)
 
     def settle(self, exchange: Callable[[Rows, Rows], None]) -> None:
         """Let what was staged be seen, while nobody looks; the index exchanges rows for others.
@@ -242,6 +240,7 @@ class Standing:
             )
         except BaseException:  # no memory, or an interrupt: it does not come
             ids.take_back(id, slot)
+            tiles.remove_clauses(np.array([row], np.int32))  # if it had come already
             self._put_back(row, at, size, side)
             raise
         if used < 0:
@@ -318,6 +317,11 @@ class Standing:
             self._packed = now, pack
         return pack
 
+    def _let_go_of_tables(self) -> None:
+        """Do not keep tables that were replaced: the next single change may be long in coming."""
+        if self._packed[0][0] is not self.store.table:
+            self._packed = _NO_PACK
+
     def _finish(self, row: int, node: int, odd: bool, tiles: Any) -> None:
         self.tree.touch((row,))
         if node >= 0:
@@ -332,6 +336,7 @@ class Standing:
         """Add one subscription; returns its rows."""
         slot = self.ids.add(id)
         rows = [self.store.append(slot, *clause) for clause in clauses]
+        self._let_go_of_tables()
         self._enter(slot, expires, rows)
         return np.array(rows, np.int32)
 

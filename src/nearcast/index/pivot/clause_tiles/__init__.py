@@ -333,3 +333,14 @@ class ClauseTiles(TileTree):
             self._clauses.table, self._nodes, self._tiles, batch, counters
         )
         return found
+
+    # -- looking -------------------------------------------------------------------
+
+    def check_rows(self, live: Rows) -> None:
+        """`TileTree.check_rows`; and the rows behind the codes are those of the tiles."""
+        super().check_rows(live)
+        t = self._tiles
+        places = t.where[live]
+        records = t.codes.reshape(-1, t.codes.shape[1] // TILE)[places]
+        behind = np.ascontiguousarray(records[:, -kernels.ROW :]).view(np.int32).ravel()
+        assert np.array_equal(behind, live)

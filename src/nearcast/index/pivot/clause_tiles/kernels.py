@@ -60,7 +60,6 @@ NO_DIM = 31
 ANY = 128
 #: Codes that an event has, by column of the shelf; those that it lacks are 0.
 CODES = 32
-ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 #: Candidates that are decided together.
 CANDIDATES = 4096
 #: The highest bit of each byte, the lowest, and the others but the highest.
@@ -73,7 +72,7 @@ AT_ONCE = 4
 GROUP = 3 * AT_ONCE
 #: The bytes of the row behind the codes of a clause.
 ROW = 4
-#: The lanes of a word in which they are compared, and those that are left over.
+#: The bytes of a word in which they are compared, and the first of these.
 USED = np.uint64(0xFFFFFFFF)
 BYTE = np.uint64(0xFF)
 prefetch = prefetcher()
