@@ -7,6 +7,7 @@ residual predicates are kept in a side row (`extra`), which most clauses lack.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown
+from nearcast.jit import parallel_threads
 from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
 
@@ -25,6 +27,8 @@ F8 = npt.NDArray[np.float64]
 #: `extra` of a clause with neither words nor shapes nor residuals.
 NO_EXTRA = -1
 _MOST_PREDICATES = 65_535
+#: Predicates that are copied on all cores.
+_LARGE = 1_000_000
 #: Columns whose numbers fit 16 bits.
 _MOST_NARROW = 65_536
 
@@ -96,6 +100,20 @@ def table_of_one(attr: I4, low: F8, high: F8, columns: int) -> Clauses:
     size = np.array((attr.size,), np.uint16)
     narrow: Any = attr.astype(np.uint16 if columns <= _MOST_NARROW else np.uint32)
     return Clauses(_FIRST, size, _OWNED, _BARE, narrow, low, high, *_NO_EXTRAS)
+
+
+def _copy_all(pairs: list[tuple[Any, Any]]) -> None:
+    """Copy arrays into others, large ones on all cores: memory that is new has to be fetched."""
+
+    def copy(pair: tuple[Any, Any]) -> None:
+        pair[0][:] = pair[1]
+
+    if pairs[0][1].size < _LARGE:
+        for pair in pairs:
+            copy(pair)
+        return
+    with ThreadPoolExecutor(parallel_threads()) as pool:
+        list(pool.map(copy, pairs))
 
 
 class ClauseBatch(NamedTuple):
@@ -307,9 +325,9 @@ class ClauseStore:
         t.count[first : first + n] = counts
         t.owner[first : first + n] = batch.owner
         t.extra[first : first + n] = NO_EXTRA
-        t.attr[offset : offset + batch.attr.size] = batch.attr
-        t.low[offset : offset + batch.attr.size] = batch.low
-        t.high[offset : offset + batch.attr.size] = batch.high
+        columns = ((t.low, batch.low), (t.high, batch.high), (t.attr, batch.attr))
+        run = slice(offset, offset + batch.attr.size)
+        _copy_all([(column[run], given) for column, given in columns])
         self.rows = first + n
         self._extend_extras(rows, batch)
         for position, extra in batch.extras.items():

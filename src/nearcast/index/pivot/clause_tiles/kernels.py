@@ -194,7 +194,7 @@ def _stride(codes):
     return (codes.shape[1] // TILE - ROW) // 3
 
 
-@kernel
+@inlined
 def _write_row(codes, tile, stop, row):
     """Write a clause's row behind its codes, which end with it at `stop`.
 
@@ -213,7 +213,7 @@ def _code_at(at, j):
     return at + (j // AT_ONCE) * GROUP + j % AT_ONCE
 
 
-@kernel
+@inlined
 def _write_codes(codes, tile, at, j, d, lo, hi):
     k = _code_at(at, j)
     codes[tile, k] = d
@@ -221,7 +221,7 @@ def _write_codes(codes, tile, at, j, d, lo, hi):
     codes[tile, k + 2 * AT_ONCE] = hi
 
 
-@kernel
+@inlined
 def _write_no_codes(codes, tile, at, stride, j):
     """Fill the places behind j predicates with some that every event satisfies."""
     while j < stride:
