@@ -83,7 +83,7 @@ def _no_tiles(dims: int, predicates: int) -> Tiles:
         dim_attr=np.empty((0, dims), np.int32),
         dim_low=np.empty((0, dims)),
         dim_scale=np.empty((0, dims)),
-        bits=np.empty((0, dims * kernels.BLOCK), np.uint64),
+        bits=np.empty((0, kernels.words_of_shelf(dims)), np.uint64),
         where=np.empty(0, np.int32),
     )
 
