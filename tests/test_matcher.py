@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import Around, Box, Circle, Event, Matcher, Point, Polygon, Subscription
+from nearcast.datasets import workload
 from nearcast.errors import (
     BatchError,
     CapabilityError,
@@ -853,6 +855,35 @@ def test_a_batch_large_enough_for_several_threads() -> None:
 
 
 # --- places -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mo", "di", "lf", "city"])
+@pytest.mark.parametrize("index", ["pivot", "scan"])
+def test_batches_take_the_places_of_those_that_left(name: str, index: str) -> None:
+    """What comes and goes in batches for ever takes no more memory than what is there at once."""
+    source = workload(name, seed=3)
+    rounds, size = 12, 60
+    wanted, told = source.subscription_table(rounds * size), source.event_table(rounds * size)
+    matcher = Matcher(index=index, space=source.space)
+    here: deque[tuple[pa.Table, pa.Table]] = deque()
+    taken = []
+    for i in range(rounds):
+        here.append((wanted.slice(i * size, size), told.slice(i * size, size)))
+        matcher.add_subscriptions(here[-1][0])
+        matcher.add_events(here[-1][1])
+        if len(here) > 2:
+            old = here.popleft()
+            for id in old[0]["id"].to_pylist()[::-1]:
+                matcher.remove_subscription(id)
+            for id in old[1]["id"].to_pylist():
+                matcher.remove_event(id)
+        taken.append(matcher._standing.store.rows + matcher._live.store.rows)
+        matcher.check_invariants()
+        afresh = Matcher(index="scan", space=source.space)
+        afresh.add_subscriptions(pa.concat_tables([pair[0] for pair in here]))
+        asked = told.slice(0, 20)
+        assert pairs(matcher.match_events(asked)) == pairs(afresh.match_events(asked))
+    assert taken[-1] == taken[len(taken) // 2]
 
 
 def test_the_antimeridian_is_one_line() -> None:

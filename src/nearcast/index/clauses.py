@@ -7,15 +7,13 @@ residual predicates are kept in a side row (`extra`), which most clauses lack.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import CapacityError
-from nearcast.index.columns import Spans, grown
-from nearcast.jit import parallel_threads
+from nearcast.index.columns import Spans, grown, scatter, take_rows
 from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
 
@@ -27,8 +25,6 @@ F8 = npt.NDArray[np.float64]
 #: `extra` of a clause with neither words nor shapes nor residuals.
 NO_EXTRA = -1
 _MOST_PREDICATES = 65_535
-#: Predicates that are copied on all cores.
-_LARGE = 1_000_000
 #: Columns whose numbers fit 16 bits.
 _MOST_NARROW = 65_536
 
@@ -102,20 +98,6 @@ def table_of_one(attr: I4, low: F8, high: F8, columns: int) -> Clauses:
     return Clauses(_FIRST, size, _OWNED, _BARE, narrow, low, high, *_NO_EXTRAS)
 
 
-def _copy_all(pairs: list[tuple[Any, Any]]) -> None:
-    """Copy arrays into others, large ones on all cores: memory that is new has to be fetched."""
-
-    def copy(pair: tuple[Any, Any]) -> None:
-        pair[0][:] = pair[1]
-
-    if pairs[0][1].size < _LARGE:
-        for pair in pairs:
-            copy(pair)
-        return
-    with ThreadPoolExecutor(parallel_threads()) as pool:
-        list(pool.map(copy, pairs))
-
-
 class ClauseBatch(NamedTuple):
     """Encoded clauses to append: predicates and words as runs (n + 1 offsets)."""
 
@@ -185,7 +167,8 @@ class ClauseStore:
 
     def reserve(self, rows: int, predicates: int) -> None:
         """Make room for so many more."""
-        self._reserve(self.rows + rows, self._predicates.used + predicates, 0, 0, 0)
+        fresh = max(0, rows - len(self._free_rows))
+        self._reserve(self.rows + fresh, self._predicates.used + predicates, 0, 0, 0)
 
     def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:
         t = self.table
@@ -310,28 +293,27 @@ class ClauseStore:
             self.residuals[row] = extra.residuals
 
     def extend(self, batch: ClauseBatch) -> I4:
-        """Add many clauses at the end, within limits (`check_limits`); returns their rows."""
-        n = batch.size
+        """Add many clauses, within limits (`check_limits`); returns their rows."""
         counts = np.diff(batch.start)
         if batch.attr.size:
             self.columns = max(self.columns, int(batch.attr.max()) + 1)
             self._widen()
-        first = self.rows
-        offset = self._predicates.take_many(batch.attr.size)
-        self._reserve(first + n, self._predicates.used, 0, 0, 0)
+        self.reserve(batch.size, batch.attr.size)
+        first, fresh = self.rows, not self._free_rows
+        rows = take_rows(self._free_rows, first, batch.size)
+        self.rows = max(first, int(rows.max(initial=-1)) + 1)
+        at: Any = slice(first, self.rows) if fresh else rows  # a slice is quicker
+        starts = self._predicates.take_many(counts)
         t = self.table
-        rows = np.arange(first, first + n, dtype=np.int32)
-        t.start[first : first + n] = batch.start[:-1] + offset
-        t.count[first : first + n] = counts
-        t.owner[first : first + n] = batch.owner
-        t.extra[first : first + n] = NO_EXTRA
-        columns = ((t.low, batch.low), (t.high, batch.high), (t.attr, batch.attr))
-        run = slice(offset, offset + batch.attr.size)
-        _copy_all([(column[run], given) for column, given in columns])
-        self.rows = first + n
+        t.start[at] = starts
+        t.count[at] = counts
+        t.extra[at] = NO_EXTRA
+        columns = (t.low, batch.low), (t.high, batch.high), (t.attr, batch.attr)
+        scatter([*columns], starts, batch.start)
+        t.owner[at] = batch.owner
         self._extend_extras(rows, batch)
         for position, extra in batch.extras.items():
-            self._add_extra(first + position, extra)
+            self._add_extra(int(rows[position]), extra)
         return rows
 
     @staticmethod
@@ -354,38 +336,38 @@ class ClauseStore:
         if batch.word_start is None and batch.circle is None:
             return
         n = batch.size
-        word_counts = (
-            np.zeros(n, np.int64) if batch.word_start is None else np.diff(batch.word_start)
-        )
+        words = np.zeros(n + 1, np.int64) if batch.word_start is None else batch.word_start
         round_ = np.zeros(n, bool) if batch.circle is None else ~np.isnan(batch.circle[:, 0])
-        having = np.flatnonzero((word_counts > 0) | round_)
-        first = self._extra_rows
-        self._extra_rows += having.size
-        total_words = 0 if batch.word is None else batch.word.size
-        word_offset = self._words.take_many(total_words)
-        circles = np.flatnonzero(round_)
-        shape_offset = self._shapes.take_many(5 * circles.size)
+        having = np.flatnonzero((np.diff(words) > 0) | round_)
+        word_counts = np.diff(words)[having]
+        places = take_rows(self._free_extras, self._extra_rows, having.size)
+        self._extra_rows = max(self._extra_rows, int(places.max(initial=-1)) + 1)
+        word_starts = self._words.take_many(word_counts)
+        shape_starts = self._shapes.take_many(5 * round_[having])
         self._reserve(0, 0, self._extra_rows, self._words.used, self._shapes.used)
         t = self.table
-        places = slice(first, self._extra_rows)
-        t.extra[rows[having]] = np.arange(first, self._extra_rows, dtype=np.int32)
-        t.word_count[places] = word_counts[having]
-        t.word_start[places] = (
-            0 if batch.word_start is None else batch.word_start[:-1][having] + word_offset
-        )
+        t.word_count[places] = word_counts
+        t.word_start[places] = word_starts
         if batch.word is not None:
             self.word_codes = max(self.word_codes, 1 + int(batch.word.max(initial=-1)))
-            t.word[word_offset : word_offset + total_words] = batch.word
+            # Clauses without words have no part in them: what is left follows each other.
+            offsets = np.append(words[:-1][having], words[-1])
+            scatter([(t.word, batch.word)], word_starts, offsets)
         t.shape_count[places] = round_[having]
-        order = np.cumsum(round_[having]) - round_[having]
-        t.shape_start[places] = shape_offset + 5 * order
-        if batch.circle is not None and circles.size:
-            block = t.shape[shape_offset : shape_offset + 5 * circles.size].reshape(-1, 5)
-            block[:, 0] = CIRCLE
-            block[:, 1] = 3.0
-            block[:, 2:] = batch.circle[circles]
+        t.shape_start[places] = shape_starts
+        if batch.circle is not None:
+            at = shape_starts[round_[having]]
+            t.shape[at] = CIRCLE
+            t.shape[at + 1] = 3.0
+            for i in range(3):
+                t.shape[at + 2 + i] = batch.circle[round_, i]
+        t.extra[rows[having]] = places
 
     # -- removing --------------------------------------------------------------
+
+    def free_rows(self) -> list[int]:
+        """Rows below `rows` that hold nothing now."""
+        return self._free_rows.copy()
 
     def release(self, row: int) -> None:
         """Free one row. The index must have forgotten it before."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.clock import FOREVER
-from nearcast.index.columns import Spans, grown
+from nearcast.index.columns import Spans, grown, scatter, take_rows
 from nearcast.kernels.rows import counts_of
 
 __all__ = ["EventBatch", "EventStore", "LiveEvents"]
@@ -121,24 +121,23 @@ class EventStore:
         return row
 
     def extend(self, slots: I4, batch: EventBatch, expires: I8) -> I4:
-        """Add a whole batch at the end; returns its rows."""
-        n, first = batch.size, self.rows
+        """Add a whole batch; returns its rows."""
         self.columns = max(self.columns, int(batch.attr.max(initial=0)) + 1)
-        offset = self._values.take_many(batch.attr.size)
-        word_offset = self._words.take_many(batch.word.size)
-        self._reserve(first + n)
+        counts, word_counts = np.diff(batch.start), np.diff(batch.word_start)
+        starts, word_starts = self._values.take_many(counts), self._words.take_many(word_counts)
+        self._reserve(self.rows + max(0, batch.size - len(self._free_rows)))
+        rows = take_rows(self._free_rows, self.rows, batch.size)
         t = self.table
-        t.start[first : first + n] = batch.start[:-1] + offset
-        t.count[first : first + n] = np.diff(batch.start)
-        t.attr[offset : offset + batch.attr.size] = batch.attr
-        t.value[offset : offset + batch.value.size] = batch.value
-        t.word_start[first : first + n] = batch.word_start[:-1] + word_offset
-        t.word_count[first : first + n] = np.diff(batch.word_start)
-        t.word[word_offset : word_offset + batch.word.size] = batch.word
-        t.slot[first : first + n] = slots
-        t.expires[first : first + n] = expires
-        self.rows = first + n
-        return np.arange(first, first + n, dtype=np.int32)
+        t.start[rows] = starts
+        t.count[rows] = counts
+        t.word_start[rows] = word_starts
+        t.word_count[rows] = word_counts
+        scatter([(t.attr, batch.attr), (t.value, batch.value)], starts, batch.start)
+        scatter([(t.word, batch.word)], word_starts, batch.word_start)
+        t.expires[rows] = expires
+        t.slot[rows] = slots
+        self.rows = max(self.rows, int(rows.max(initial=-1)) + 1)
+        return rows
 
     def release(self, row: int) -> None:
         """Free one row. The index must have forgotten it before."""

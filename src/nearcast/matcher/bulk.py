@@ -358,6 +358,13 @@ class EventDraft:
         """The ids in Arrow's layout."""
         return string_bytes(self.ids)
 
+    def encoded(self) -> Iterator[EncodedEvent]:
+        """One event after the other."""
+        attr, value, word = self.batch.attr, self.batch.value, self.batch.word
+        starts, word_starts = self.batch.start.tolist(), self.batch.word_start.tolist()
+        for a, b, v, w in zip(starts, starts[1:], word_starts, word_starts[1:], strict=False):
+            yield EncodedEvent(attr[a:b], value[a:b], word[v:w])
+
     def bytes_needed(self) -> int:
         """Bytes these will take in the stores."""
         offsets, _ = self.id_bytes()
@@ -376,13 +383,11 @@ def encode_events(events: Any, schema: Schema, space: Space, *, intern: bool) ->
     return _encode_event_list(events, schema, space, intern)
 
 
-def _encode_event_list(
-    events: list[Event], schema: Schema, space: Space, intern: bool
-) -> EventDraft:
-    import pyarrow as pa
-
+def encode_each(
+    events: list[Event], schema: Schema, space: Space, *, intern: bool
+) -> list[EncodedEvent]:
+    """Event objects in the schema's codes; BatchError for the first bad one."""
     encoded = []
-    extended = []
     for i, event in enumerate(events):
         try:
             if not isinstance(event, Event):
@@ -390,8 +395,20 @@ def _encode_event_list(
             encoded.append(encode_event(event, schema, space, intern=intern))
         except NearcastError as error:
             raise BatchError(i, error) from error
-        if isinstance(event.location, Box | Polygon):
-            extended.append((i, event, encoded[-1]))
+    return encoded
+
+
+def _encode_event_list(
+    events: list[Event], schema: Schema, space: Space, intern: bool
+) -> EventDraft:
+    import pyarrow as pa
+
+    encoded = encode_each(events, schema, space, intern=intern)
+    extended = [
+        (i, event, encoded[i])
+        for i, event in enumerate(events)
+        if isinstance(event.location, Box | Polygon)
+    ]
     return EventDraft(
         ids=pa.array([event.id for event in events], pa.string()),
         batch=batch_of(encoded, len(schema.columns)),

@@ -310,18 +310,21 @@ def encode_event(event: Event, schema: Schema, space: Space, *, intern: bool) ->
     with `intern` they are entered, so that a later subscription can.
     """
     place = place_of(event.location, space)
-    if intern:
-        _intern(event, schema)
     attributes = event.attributes
     values: list[Value] = [] if place is None else [*place]
     values += attributes.values()
-    if _NUMBERS.issuperset(map(type, values)):
+    numbers = _NUMBERS.issuperset(map(type, values))
+    if intern:
+        _intern(event, schema, numbers)
+    if numbers:
         attr, pick = schema.layout(tuple(attributes), place is not None)
     else:
         columns: list[int] = [] if place is None else [X, Y]
         _encode_mixed(attributes, schema, columns, values)
         attr, pick = arranged(columns)
     value = np.array(pick(values), np.float64)
+    if intern:
+        schema.learn_values(attr, value)
     words = schema.words
     word = sorted(words[w] for w in event.keywords if w in words) if event.keywords else ()
     return EncodedEvent(attr, value, np.array(word, np.int32) if word else _NO_WORDS)
@@ -342,16 +345,19 @@ def _encode_mixed(
             columns.append(numbers.get(name, UNKNOWN))
 
 
-def _intern(event: Event, schema: Schema) -> None:
-    for name, value in event.attributes.items():
-        if isinstance(value, bool):
-            schema.column(name, "bool")
-        elif isinstance(value, str):
-            schema.column(name, "string")
-            schema.string(value)
-        else:
-            column = schema.column(name, "number")
-            schema.learn(column, float(value), float(value))
+def _intern(event: Event, schema: Schema, numbers: bool) -> None:
+    """Enter names, strings and words of an event, of which it may be known to have only numbers."""
+    attributes = event.attributes
+    known = schema.codes["number"].keys()
+    if not (numbers and attributes.keys() <= known):
+        for name, value in attributes.items():
+            if isinstance(value, bool):
+                schema.column(name, "bool")
+            elif isinstance(value, str):
+                schema.column(name, "string")
+                schema.string(value)
+            else:
+                schema.column(name, "number")
     for word in event.keywords:
         schema.word(word)
 

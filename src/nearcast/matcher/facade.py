@@ -66,6 +66,7 @@ Events: TypeAlias = Iterable[Event] | Any
 _MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
 _MOST_STAGED = 1024  # changes that may wait for the next match
 _NO_ROWS = np.empty(0, np.int32)
+_SINGLY = 4  # events up to which arrays for all take longer than one by one
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -400,7 +401,8 @@ class Matcher:
         standing = self._standing
         ids = standing.ids.copy()
         slots = ids.add_many(draft.id_offsets, draft.id_data)
-        here, first = standing.store.live_rows(), standing.store.rows
+        store = standing.store
+        here, first, free = store.live_rows(), store.rows, store.free_rows()
         try:
             hidden = standing.add_many(ids, draft.expires, draft.pieces, slots)
             fresh = index.rebuilt(np.concatenate([here, hidden.rows]))
@@ -408,7 +410,7 @@ class Matcher:
                 standing.show(hidden)
                 self.index = fresh
         except BaseException:  # no memory, or an interrupt; once alone, nothing can fail
-            standing.forget(first, slots)
+            standing.forget(first, free, slots)
             raise
 
     def _renew(self) -> None:
@@ -705,23 +707,22 @@ class Matcher:
         registry.require(self.entry.name, events=True)
         given = bulk.listed(events, Event)
         with self._changing():
+            if isinstance(given, list) and len(given) <= _SINGLY and self.max_bytes is None:
+                encoded = bulk.encode_each(given, self.schema, self.space, intern=True)
+                self._add_singly(given, encoded)
+                return
             draft = bulk.encode_events(given, self.schema, self.space, intern=True)
             self._check_room(draft.bytes_needed())
-            offsets, data = draft.id_bytes()
-            if not draft.extended:
-                slots = self._live.ids.add_many(offsets, data)
-                rows = self._live.add_many(slots, draft.batch, draft.expires)
-                self.index.add_events(rows)
+            if draft.extended:
+                self._add_singly(draft.view, draft.encoded())
                 return
-            self._check_new_ids([event.id for event in draft.view])
-            batch = draft.batch
-            added = []
-            for at, event in enumerate(draft.view):
-                a, b = batch.start[at], batch.start[at + 1]
-                v, w = batch.word_start[at], batch.word_start[at + 1]
-                encoded = (batch.attr[a:b], batch.value[a:b], batch.word[v:w])
-                added.append(self._live.add(event, EncodedEvent(*encoded)))
-            self.index.add_events(np.array(added, np.int32))
+            slots = self._live.ids.add_many(*draft.id_bytes())
+            self.index.add_events(self._live.add_many(slots, draft.batch, draft.expires))
+
+    def _add_singly(self, events: Sequence[Event], encoded: Iterable[EncodedEvent]) -> None:
+        self._check_new_ids([event.id for event in events])
+        rows = [self._live.add(*each) for each in zip(events, encoded, strict=True)]
+        self.index.add_events(np.array(rows, np.int32))
 
     def _check_new_ids(self, ids: list[str]) -> None:
         seen: set[str] = set()

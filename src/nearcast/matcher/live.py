@@ -385,9 +385,10 @@ class Standing:
             self._several_rows += 1
         return Hidden(ids, rows, slots[positions])
 
-    def forget(self, first: int, slots: I4) -> None:
-        """Undo as much of `add_many` as was done: rows from the first one on."""
-        for row in range(first, self.store.rows):
+    def forget(self, first: int, free: list[int], slots: I4) -> None:
+        """Undo as much of `add_many` as was done, before which there were these free rows."""
+        taken = set(free).difference(self.store.free_rows())
+        for row in (*taken, *range(first, self.store.rows)):
             self.store.release(row)
         for slot in slots.tolist():
             self._several_rows -= len(self._several.pop(slot, ()))

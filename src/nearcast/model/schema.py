@@ -193,6 +193,14 @@ class Schema:
                 bottom, top = min(bottom, value), max(top, value)
         self.low[column], self.high[column] = bottom, top
 
+    def learn_values(self, columns: npt.NDArray[np.int32], values: F8) -> None:
+        """`learn` for a value each of some columns."""
+        within = (self.low[columns] <= values) & (values <= self.high[columns])
+        if not within.all():
+            for i in np.flatnonzero(~within).tolist():
+                value = values.item(i)
+                self.learn(int(columns[i]), value, value)
+
     # -- sharing ---------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:

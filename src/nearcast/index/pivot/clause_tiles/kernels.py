@@ -112,7 +112,7 @@ def _codes(lo, hi, low, scale):
     return a, b
 
 
-def words_of_shelf(dims):
+def words_of_shelf(dims: int) -> int:
     """Words of a shelf's bits, with room for so many columns."""
     return (dims + FINE * (FINER - 1)) * BLOCK
 
