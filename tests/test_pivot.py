@@ -90,7 +90,9 @@ class World:
 
     def add(self, n, batch=None):
         """In bulk."""
-        self.index.add_clauses(self.clauses.extend(batch or self.some_clauses(n)))
+        rows = self.clauses.extend(batch or self.some_clauses(n))
+        self.index.add_clauses(rows)
+        return rows
 
     def add_each(self, n, batch=None):
         """One at a time, into freed rows first."""
@@ -133,7 +135,9 @@ class World:
     def add_events(self, n, batch=None):
         b = batch or self.some_events(n, self.most)
         expires = self.rng.choice([5, 50, FOREVER], b.size)
-        self.index.add_events(self.events.extend(np.zeros(b.size, np.int32), b, expires))
+        rows = self.events.extend(np.zeros(b.size, np.int32), b, expires)
+        self.index.add_events(rows)
+        return rows
 
     def add_events_each(self, n, batch=None):
         b = batch or self.some_events(n, self.most)
@@ -570,18 +574,18 @@ def test_a_batch_without_events():
 def test_tiles_that_are_left_behind_are_given_up(monkeypatch):
     monkeypatch.setattr("nearcast.index.pivot.tree._FEW_TILES", 4)
     w = World("even", columns=2, most=2)
+    here = []
     for step in range(160):  # what comes is ever higher, what goes is the lowest
         at = step + np.arange(64) / 64
-        w.add(0, intervals([0] * 64, at, at + 1))
-        w.add_events(0, points(np.repeat(at, 2), 2))
+        clauses = w.add(0, intervals([0] * 64, at, at + 1))
+        here.append((clauses, w.add_events(0, points(np.repeat(at, 2), 2))))
         if w.index.worn:
             w.index = w.index.rebuilt(w.clauses.live_rows())
         if step >= 8:
-            rows = w.clauses.live_rows()[:64]
-            w.index.remove_clauses(rows)
-            for row in rows.tolist():
+            clauses, rows = here[step - 8]
+            w.index.remove_clauses(clauses)
+            for row in clauses.tolist():
                 w.clauses.release(row)
-            rows = w.events.live_rows()[:64]
             w.index.remove_events(rows)
             for row in rows.tolist():
                 w.events.release(row)

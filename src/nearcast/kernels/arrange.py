@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nearcast.jit import brief_kernel, kernel
@@ -73,23 +75,25 @@ def arrange_one(
     return known
 
 
-@kernel
-def arrange(offsets, attr, low, high, box, bottom, top):
+def arrange(offsets: Any, attr: Any, low: Any, high: Any, box: Any, bottom: Any, top: Any) -> Any:
     """Clauses from runs of intervals: the box in front, the rest by selectivity.
 
     Intervals on one column are intersected; a run with an empty one yields no clause.
     Returns (clause → row, offsets, attr, low, high).
     """
+    total = attr.size + 2 * np.count_nonzero(~np.isnan(box[:, 0]))
+    # NumPy asks for huge pages, a kernel would not: 50,000 page faults for a million rows.
+    made = np.empty(total, np.int32), np.empty(total), np.empty(total)
+    rows, start = _arrange(offsets, attr, low, high, box, bottom, top, *made)
+    return rows, start, *(array[: start[-1]] for array in made)
+
+
+@kernel
+def _arrange(offsets, attr, low, high, box, bottom, top, out_attr, out_low, out_high):
+    """(clause → row, offsets) of `arrange`; the rest goes to `out_…`."""
     n = offsets.size - 1
-    total = attr.size
-    for i in range(n):
-        if not np.isnan(box[i, 0]):
-            total += 2
     rows = np.empty(n, np.int32)
     start = np.empty(n + 1, np.int64)
-    out_attr = np.empty(total, np.int32)
-    out_low = np.empty(total)
-    out_high = np.empty(total)
     longest = 1
     for i in range(n):
         longest = max(longest, offsets[i + 1] - offsets[i])
@@ -128,7 +132,7 @@ def arrange(offsets, attr, low, high, box, bottom, top):
             rows[clauses] = i
             clauses += 1
             start[clauses] = at
-    return rows[:clauses], start[: clauses + 1], out_attr[:at], out_low[:at], out_high[:at]
+    return rows[:clauses], start[: clauses + 1]
 
 
 @kernel

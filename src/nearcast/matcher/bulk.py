@@ -7,6 +7,7 @@ through the same objects as single ones, so errors and semantics are the same.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ I8: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _NO_WORD = -2
 _PIECE = 1 << 16  # rows of a table that are encoded together
+_AHEAD = 2  # pieces that are looked at before they are read
 _MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
 
 
@@ -112,25 +114,29 @@ def encode_subscriptions(
 ) -> SubscriptionDraft:
     """A table of subscriptions in the schema's codes; BatchError for the first bad row.
 
-    Works through the table in pieces that stay in the cache, and never copies it whole. A
-    second thread arranges a piece while the next one is read.
+    Works through the table in pieces that stay in the cache, and never copies it whole. Other
+    threads arrange a piece and look at the next ones while one is read.
     """
     from nearcast.model.codec import check_subscription_columns
 
     table = check_subscription_columns(table, combine=False)
     arranged: list[Future[ClauseBatch]] = []
     first = 0
-    with ThreadPoolExecutor(1) as pool:
-        for piece in _pieces(table):
+    pieces = list(_pieces(table))
+    with ThreadPoolExecutor(2) as pool:
+        looked = deque(pool.submit(_look, piece) for piece in pieces[:_AHEAD])
+        for number, piece in enumerate(pieces, _AHEAD):
+            if number < len(pieces):
+                looked.append(pool.submit(_look, pieces[number]))
             try:
-                read = _read_piece(piece, schema, space, at)
+                read = _read_piece(piece, looked.popleft().result(), schema, space, at)
             except BatchError as error:
                 raise BatchError(first + error.row, error.cause) from error
             arranged.append(pool.submit(_arrange_piece, read, first))
             first += piece.num_rows
-    pieces = [piece.result() for piece in arranged]
+    batches = [batch.result() for batch in arranged]
     id_offsets, id_data = string_bytes(_column(table, "id"))
-    return SubscriptionDraft(id_offsets, id_data, _times(table, "expires", FOREVER), pieces)
+    return SubscriptionDraft(id_offsets, id_data, _times(table, "expires", FOREVER), batches)
 
 
 def _pieces(table: Any) -> Iterator[Any]:
@@ -160,12 +166,14 @@ class _Piece(NamedTuple):
     hand_made: list[tuple[int, EncodedClause]]
 
 
-def _read_piece(table: Any, schema: Schema, space: Space, at: Point | None) -> _Piece:
+def _read_piece(
+    table: Any, seen: _Seen | None, schema: Schema, space: Space, at: Point | None
+) -> _Piece:
     by_hand, boxes, circles = _place_columns(table, space)
     for name in ("where", "geometry"):
         if name in table.column_names:
             by_hand |= _valid(table, name)
-    intervals = _intervals(table, schema)
+    intervals = _intervals(seen, table.num_rows, schema)
     words = _words(table, schema, intern=True)
     by_hand |= intervals.bad | _bad_ids(table) | _bad_times(table, "expires")
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
@@ -266,22 +274,40 @@ class _Intervals:
         return offsets, attr, low, high
 
 
-def _intervals(table: Any, schema: Schema) -> _Intervals:
-    n = table.num_rows
-    if "intervals" not in table.column_names or _column(table, "intervals").null_count == n:
-        return _Intervals(
-            np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0),
-            np.zeros(n, bool),
-        )  # fmt: skip
-    offsets, items = list_runs(_column(table, "intervals"))
-    names = items.field("attribute")
-    codes, uniques = _dictionary(names)
+class _Seen(NamedTuple):
+    """The `intervals` column before anybody asks the schema; `wrong` marks its items."""
+
+    offsets: I8
+    names: npt.NDArray[np.signedinteger[Any]]
+    distinct: list[Any]
+    low: F8
+    high: F8
+    wrong: Flags
+
+
+def _look(table: Any) -> _Seen | None:
+    """The `intervals` column, if there is anything in it."""
+    if "intervals" not in table.column_names:
+        return None
+    column = _column(table, "intervals")
+    if column.null_count == table.num_rows:
+        return None
+    offsets, items = list_runs(column)
+    codes, distinct = _dictionary(items.field("attribute"))
     low, high = _doubles(items.field("low")), _doubles(items.field("high"))
-    wrong = (codes < 0) | np.isnan(low) | np.isnan(high)
-    known = np.array([schema.column(name, "number") if name else -1 for name in uniques], np.int32)
+    return _Seen(offsets, codes, distinct, low, high, (codes < 0) | np.isnan(low) | np.isnan(high))
+
+
+def _intervals(seen: _Seen | None, n: int, schema: Schema) -> _Intervals:
+    """The same in the schema's codes."""
+    bad = np.zeros(n, bool)
+    if seen is None:
+        none = np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0)
+        return _Intervals(*none, bad)
+    offsets, codes, distinct, low, high, wrong = seen
+    known = np.array([schema.column(name, "number") if name else -1 for name in distinct], np.int32)
     attr = known[codes] if known.size else np.zeros(codes.size, np.int32)
     wrong |= attr < 0
-    bad = np.zeros(n, bool)
     if wrong.any():
         bad[np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1] = True
     return _Intervals(offsets, attr, low, high, bad)

@@ -391,7 +391,8 @@ class Matcher:
     def _add_in_place(self, draft: bulk.SubscriptionDraft) -> None:
         standing = self._standing
         slots = standing.ids.add_many(draft.id_offsets, draft.id_data)
-        hidden = standing.add_many(standing.ids, draft.expires, draft.pieces, slots)
+        rows = standing.extend(draft.pieces)
+        hidden = standing.add_many(standing.ids, draft.expires, draft.pieces, rows, slots)
         standing.show(hidden)
         self.index.add_clauses(hidden.rows)
 
@@ -399,17 +400,20 @@ class Matcher:
         """Add so much that the index is built anew; matches go on until all is there."""
         self._settle_all()
         standing = self._standing
-        ids = standing.ids.copy()
-        slots = ids.add_many(draft.id_offsets, draft.id_data)
-        store = standing.store
+        store, ids = standing.store, standing.ids.copy()
         here, first, free = store.live_rows(), store.rows, store.free_rows()
+        slots = _NO_ROWS
         try:
-            hidden = standing.add_many(ids, draft.expires, draft.pieces, slots)
-            fresh = index.rebuilt(np.concatenate([here, hidden.rows]))
+            with ThreadPoolExecutor(1) as pool:
+                entered = pool.submit(ids.add_many, draft.id_offsets, draft.id_data)
+                rows = standing.extend(draft.pieces)
+                slots = entered.result()
+            hidden = standing.add_many(ids, draft.expires, draft.pieces, rows, slots)
+            fresh = index.rebuilt(np.concatenate([here, rows]))
             with self._lock.alone():
                 standing.show(hidden)
                 self.index = fresh
-        except BaseException:  # no memory, or an interrupt; once alone, nothing can fail
+        except BaseException:  # a taken id, no memory, an interrupt; once alone, nothing can fail
             standing.forget(first, free, slots)
             raise
 

@@ -356,34 +356,39 @@ class Standing:
             self._several_rows += len(rows)
         self.tree.touch(rows)
 
-    def add_many(self, ids: IdTable, expires: I8, pieces: list[ClauseBatch], slots: I4) -> Hidden:
-        """Enter many subscriptions whose ids have slots; an `owner` names the position.
+    def extend(self, pieces: list[ClauseBatch]) -> Rows:
+        """Put many clauses in their places, where nobody sees them before they are shown."""
+        self._packed = _NO_PACK  # arrays are replaced, perhaps long before the next single change
+        self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
+        hidden = [p._replace(owner=np.full(p.size, -1, np.int32)) for p in pieces]
+        return np.concatenate([_NO_ROWS, *(self.store.extend(piece) for piece in hidden)])
 
-        Nobody sees them before they are shown. `ids` are the table, or a copy of it that
+    def add_many(
+        self, ids: IdTable, expires: I8, pieces: list[ClauseBatch], rows: Rows, slots: I4
+    ) -> Hidden:
+        """Enter subscriptions whose clauses `extend` put into rows and whose ids have slots.
+
+        An `owner` in a piece names the position. `ids` are the table, or a copy of it that
         will be.
         """
-        self._packed = _NO_PACK  # arrays are replaced, perhaps long before the next single change
         self.expires = grown(self.expires, ids.slots)
         self._row = grown(self._row, ids.slots)
         self.expires[slots] = expires
         self.expiring = self.expiring or bool((expires != FOREVER).any())
-        self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
-        hidden = [p._replace(owner=np.full(p.size, -1, np.int32)) for p in pieces]
-        added = [self.store.extend(piece) for piece in hidden]
-        nothing = np.empty(0, np.int32)
-        positions = np.concatenate([nothing, *(piece.owner for piece in pieces)])
-        rows = np.concatenate([nothing, *added])
-        self._in_step = self._in_step and np.array_equal(rows, slots[positions])
-        counts = np.bincount(positions, minlength=slots.size)
+        positions = np.concatenate([_NO_ROWS, *(piece.owner for piece in pieces)])
+        owners = slots[positions]
+        self._in_step = self._in_step and np.array_equal(rows, owners)
         self._row[slots] = -1
-        single = counts[positions] == 1
-        self._row[slots[positions[single]]] = rows[single]
-        for position, row in zip(positions[~single].tolist(), rows[~single].tolist(), strict=True):
-            slot = int(slots[position])
-            self._row[slot] = -2
-            self._several.setdefault(slot, []).append(row)
-            self._several_rows += 1
-        return Hidden(ids, rows, slots[positions])
+        if positions.size > slots.size or not _ascending(positions):
+            counts = np.bincount(positions, minlength=slots.size)
+            several = counts[positions] > 1
+            for slot, row in zip(owners[several].tolist(), rows[several].tolist(), strict=True):
+                self._several.setdefault(slot, []).append(row)
+                self._several_rows += 1
+            self._row[owners] = np.where(several, -2, rows)
+        else:
+            self._row[owners] = rows
+        return Hidden(ids, rows, owners)
 
     def forget(self, first: int, free: list[int], slots: I4) -> None:
         """Undo as much of `add_many` as was done, before which there were these free rows."""
@@ -567,6 +572,10 @@ class Live:
 
 def _rows_of_one(row: int) -> Rows:
     return np.array((row,), np.int32) if row >= 0 else _NO_ROWS
+
+
+def _ascending(numbers: I4) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def _picked(values: I4, rows: Rows) -> I4:

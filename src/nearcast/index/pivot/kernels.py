@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, inlined, kernel, prefetcher
 from nearcast.kernels.rows import event_satisfies
 
 TILE = 512
@@ -27,9 +27,13 @@ ROOT, MAIN, ODD = 0, 1, 2
 SMALL = 48
 #: Members that a planned tile should have: nearly full, with some room for what comes.
 GOAL = 448
+#: Rows after which comes the one that is asked for while one is worked on: in the order of a
+#: tree, rows lie anywhere in the store. (Not a function: a call counts references to arrays.)
+AHEAD = 8
+prefetch = prefetcher()
 
 
-@kernel
+@inlined
 def find(attr, start, stop, column):
     """Where the predicate on a column stands in a clause's run, −1 if nowhere."""
     for k in range(start, stop):
@@ -48,7 +52,7 @@ def deeper(stack, depth):
     return larger
 
 
-@kernel
+@inlined
 def centre_of(low, high, bottom, top):
     """The middle of an interval, cut to the finite hull of its column."""
     a = max(low, bottom)
@@ -71,6 +75,14 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
     columns = 0
     sampled = 0
     for i in range(first, stop, step):
+        prefetch(c_start, rows[i])
+        prefetch(c_count, rows[i])
+    for i in range(first, stop, step):
+        k = np.int64(c_start[rows[i]])
+        prefetch(c_attr, k)
+        prefetch(c_low, k)
+        prefetch(c_high, k)
+    for i in range(first, stop, step):
         row = rows[i]
         sampled += 1
         k0 = np.int64(c_start[row])
@@ -84,32 +96,48 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
     best_at, best_bottom, best_top = 0.0, 0.0, 0.0
     least = sampled * GOAL / n  # a part of a tile is a tile to look at
     best_cost = 0.98 * 2.0 * max(0.5 * sampled, least)
-    lows = np.empty(sampled)
-    highs = np.empty(sampled)
-    centres = np.empty(sampled)
+    # The ends of the sample's intervals by column, of those that enough ask for; from here on
+    # `count` has the column's place there, from 1 on.
+    frequent = 0
     for j in range(columns):
         a = seen[j]
-        having = count[a]
-        without = max(float(sampled - having), least) if having < sampled else 0.0
-        if having * 16 < sampled or without >= best_cost:
+        often = count[a] * 16 >= sampled
+        seen[frequent] = a  # frequent ≤ j
+        frequent += often
+        count[a] = frequent if often else 0
+    if columns == seen.size:  # more columns than places: those beyond were counted too
+        count[:] = 0
+        for j in range(frequent):
+            count[seen[j]] = j + 1
+    ends = np.empty((frequent, 2, sampled))
+    filled = np.zeros(frequent, np.int64)
+    for i in range(first, stop, step):
+        row = rows[i]
+        k0 = np.int64(c_start[row])
+        for k in range(k0, k0 + np.int64(c_count[row])):
+            j = count[c_attr[k]] - 1
+            if j >= 0 and filled[j] < sampled:
+                ends[j, 0, filled[j]] = c_low[k]
+                ends[j, 1, filled[j]] = c_high[k]
+                filled[j] += 1
+    centres = np.empty(sampled)
+    for j in range(frequent):
+        a = seen[j]
+        count[a] = 0
+        m = filled[j]
+        without = max(float(sampled - m), least) if m < sampled else 0.0
+        if without >= best_cost:
             continue
-        m = 0
+        lows, highs = ends[j, 0], ends[j, 1]
         bottom = np.inf
         top = -np.inf
-        for i in range(first, stop, step):
-            row = rows[i]
-            k0 = np.int64(c_start[row])
-            k = find(c_attr, k0, k0 + np.int64(c_count[row]), a)
-            if k >= 0:
-                lows[m] = c_low[k]
-                highs[m] = c_high[k]
-                m += 1
-                if np.isfinite(c_low[k]):
-                    bottom = min(bottom, c_low[k])
-                    top = max(top, c_low[k])
-                if np.isfinite(c_high[k]):
-                    bottom = min(bottom, c_high[k])
-                    top = max(top, c_high[k])
+        for i in range(m):
+            if np.isfinite(lows[i]):
+                bottom = min(bottom, lows[i])
+                top = max(top, lows[i])
+            if np.isfinite(highs[i]):
+                bottom = min(bottom, highs[i])
+                top = max(top, highs[i])
         if not top > bottom:
             continue
         for i in range(m):
@@ -152,10 +180,6 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
             best_cost = cost
             best_column = a
             best_at, best_bottom, best_top = at, bottom, top
-    for j in range(columns):
-        count[seen[j]] = 0
-    if columns == seen.size:  # more columns than places: those beyond were counted too
-        count[:] = 0
     return best_column, best_at, best_bottom, best_top
 
 
@@ -168,27 +192,37 @@ def _partition(
     Returns where the second and third part begin; `hull` receives low and high of the
     first two parts. Centres are cut to bottom and top, the hull of a sample.
     """
-    hull[0], hull[1], hull[2], hull[3] = np.inf, -np.inf, np.inf, -np.inf
+    left_low, left_high, right_low, right_high = np.inf, -np.inf, np.inf, -np.inf
     left = first
     right = 0
     none = stop
     for i in range(first, stop):
+        if i + 2 * AHEAD < stop:
+            prefetch(c_start, rows[i + 2 * AHEAD])
+            prefetch(c_count, rows[i + 2 * AHEAD])
+            ahead = np.int64(c_start[rows[i + AHEAD]])
+            prefetch(c_attr, ahead)
+            prefetch(c_low, ahead)
+            prefetch(c_high, ahead)
         row = rows[i]
         k0 = np.int64(c_start[row])
         k = find(c_attr, k0, k0 + np.int64(c_count[row]), column)
         if k < 0:
             none -= 1
             spare[none] = row
-        elif centre_of(c_low[k], c_high[k], bottom, top) <= at:
+            continue
+        low, high = c_low[k], c_high[k]
+        if centre_of(low, high, bottom, top) <= at:
             rows[left] = row
             left += 1
-            hull[0] = min(hull[0], c_low[k])
-            hull[1] = max(hull[1], c_high[k])
+            left_low = min(left_low, low)
+            left_high = max(left_high, high)
         else:
             spare[right] = row
             right += 1
-            hull[2] = min(hull[2], c_low[k])
-            hull[3] = max(hull[3], c_high[k])
+            right_low = min(right_low, low)
+            right_high = max(right_high, high)
+    hull[0], hull[1], hull[2], hull[3] = left_low, left_high, right_low, right_high
     for i in range(right):
         rows[left + i] = spare[i]
     for i in range(none, stop):

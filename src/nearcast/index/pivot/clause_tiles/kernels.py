@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.index.pivot.kernels import (
+    AHEAD,
     MAIN,
     NOTHING,
     ONE,
@@ -63,6 +64,8 @@ NO_DIM = 31
 ANY = 128
 #: Codes that an event has, by column of the shelf; those that it lacks are 0.
 CODES = 32
+#: Rows of a shelf by which its columns are chosen.
+SAMPLE = 2048
 #: Candidates that are decided together.
 CANDIDATES = 4096
 #: The highest bit of each byte, the lowest, and the others but the highest.
@@ -139,11 +142,16 @@ def _tell(c_start, c_count, c_attr, c_low, c_high, rows, runs, count, seen, hull
     """The columns of some rows with their hulls and how much they tell; (number, weights).
 
     A column tells much that many rows ask for and with narrow intervals. hull is
-    (2, columns); count is left zero.
+    (2, columns); count is left zero. Of many rows a sample is looked at: what lies outside
+    of its hulls has the codes of their ends.
     """
+    total = 0
+    for r in range(len(runs)):
+        total += runs[r, 2] - runs[r, 1]
+    step = max(1, total // SAMPLE)
     columns = 0
     for r in range(len(runs)):
-        for i in range(runs[r, 1], runs[r, 2]):
+        for i in range(runs[r, 1], runs[r, 2], step):
             k0 = np.int64(c_start[rows[i]])
             for k in range(k0, k0 + np.int64(c_count[rows[i]])):
                 a = c_attr[k]
@@ -165,7 +173,7 @@ def _tell(c_start, c_count, c_attr, c_low, c_high, rows, runs, count, seen, hull
     for j in range(columns):
         count[seen[j]] = j + 1
     for r in range(len(runs)):
-        for i in range(runs[r, 1], runs[r, 2]):
+        for i in range(runs[r, 1], runs[r, 2], step):
             k0 = np.int64(c_start[rows[i]])
             for k in range(k0, k0 + np.int64(c_count[rows[i]])):
                 a = c_attr[k]
@@ -274,6 +282,13 @@ def _fill_tile(
     t.alive[tile] = 0
     rest[tile] = 0
     for i in range(first, stop):
+        if i + 2 * AHEAD < stop:
+            prefetch(c_start, rows[i + 2 * AHEAD])
+            prefetch(c_count, rows[i + 2 * AHEAD])
+            ahead = np.int64(c_start[rows[i + AHEAD]])
+            prefetch(c_attr, ahead)
+            prefetch(c_low, ahead)
+            prefetch(c_high, ahead)
         row = rows[i]
         position = i - first
         word = position >> 6
@@ -865,26 +880,15 @@ def _longer(array, used, wanted):
     return larger
 
 
-@kernel
-def match_event(pack, c_attr, start, attr, value, columns, at, counters):
-    """Clause rows that want event `at`.
+# Where a name is given to another array inside a loop, references are counted at every turn, by
+# atomic instructions. So the next two work with what room they are given, and tell if it is short.
 
-    A pack, not NamedTuples: to be handed these took longer than the match.
-    """
-    (
-        c_start, c_count, c_low, c_high,
-        node_attr, node_low, node_high, node_kid, _, _, _, _,
-        _, alive, rest, order, asked, _, codes, _, _,
-        dims, dim_attr, dim_low, dim_scale, bits_, _,
-    ) = unpack_tiles(pack)  # fmt: skip
-    bits, words = bits_.reshape(-1), bits_.shape[1]
-    dense = np.full((1, columns), np.nan)
-    for k in range(start[at], start[at + 1]):
-        dense[0, attr[k]] = value[k]
-    most = dim_attr.shape[1]
+
+@kernel
+def _walk(node_attr, node_low, node_high, node_kid, order, alive, asked, dense, stack, todo):
+    """Tiles that one event meets, into `todo`: (their number, −1 for want of room; nodes)."""
+    most = order.shape[1]
     flat_order, flat_alive = order.reshape(-1), alive.reshape(-1)
-    todo = np.empty(256, np.int64)
-    stack = np.empty(512, np.int64)
     stack[0] = ROOT
     depth = 1
     visited = 0
@@ -894,7 +898,8 @@ def match_event(pack, c_attr, start, attr, value, columns, at, counters):
         kid = np.int64(node_kid[stack[depth]])
         visited += 1
         if kid >= 0:
-            stack = deeper(stack, depth)
+            if depth + 3 > stack.size:
+                return -1, 0
             for j in range(kid, kid + 3):
                 if node_kid[j] == NOTHING:
                     continue
@@ -907,17 +912,90 @@ def match_event(pack, c_attr, start, attr, value, columns, at, counters):
                 depth += 1
             continue
         if tiles == todo.size:
-            todo = _longer(todo, tiles, tiles + 1)
+            return -1, 0
         todo[tiles] = -1 - kid
         prefetch(flat_order, (-1 - kid) * most)
         prefetch(flat_alive, (-1 - kid) * WORDS)
         prefetch(asked, -1 - kid)
         tiles += 1
+    return tiles, visited
+
+
+@kernel
+def _meet(
+    c_start, c_count, c_attr, c_low, c_high,
+    alive, rest, order, asked, codes, dims, dim_attr, dim_low, dim_scale, bits_,
+    dense, todo, tiles, i, room, place, of, doubt, doubt_of, u, out, events, m,
+):  # fmt: skip
+    """Hold one event against the tiles from number i on: (the tile to go on with, u, m).
+
+    `room` candidates are noted before they are decided; m rows are in `out`, u in `doubt`.
+    Where `out` has no room for those of a shelf, the shelf is left to the next call.
+    """
+    bits, words = bits_.reshape(-1), bits_.shape[1]
+    flat, flat_rest = codes.reshape(-1), rest.reshape(-1)
     mask = np.empty(WORDS, np.uint64)
     q = np.empty((1, CODES), np.uint8)
-    line = np.empty((1, most), np.int64)
+    line = np.empty((1, order.shape[1]), np.int64)
     stride = _stride(codes)
-    flat, flat_rest = codes.reshape(-1), rest.reshape(-1)
+    n = 0
+    begun = i
+    here = np.int64(-1)
+    while True:
+        shelf = todo[i] // SHELF if i < tiles else np.int64(-2)
+        if n > 0 and (shelf != here or n + TILE > room):
+            if m + u + n > out.size:
+                return begun, u, m
+            if u + n > room:
+                m = _settle(
+                    doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out,
+                    events, m,
+                )  # fmt: skip
+                u = 0
+            m, u = _decide(
+                place, of, n, q, flat, stride, flat_rest, out, events, m, doubt, doubt_of, u
+            )
+            n = 0
+        if n == 0:
+            begun = i
+        if i == tiles:
+            return i, u, m
+        if shelf != here:
+            here = shelf
+            _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, 0, line, q)
+        tile = todo[i]
+        if i + 1 < tiles and todo[i + 1] // SHELF == shelf:
+            _call_for_lines(shelf * words, todo[i + 1], order, asked, line, bits)
+        base = shelf * words + (tile % SHELF) * WORDS
+        if _survivors(bits, base, order, asked, line, 0, alive, tile, mask):
+            n = _note(tile, 0, mask, place, of, n, flat, 3 * stride + ROW)
+        i += 1
+
+
+@kernel
+def match_event(pack, c_attr, start, attr, value, columns, at, counters):
+    """Clause rows that want event `at`.
+
+    A pack, not NamedTuples: to be handed these took longer than the match.
+    """
+    (
+        c_start, c_count, c_low, c_high,
+        node_attr, node_low, node_high, node_kid, _, _, _, _,
+        _, alive, rest, order, asked, _, codes, _, _,
+        dims, dim_attr, dim_low, dim_scale, bits, _,
+    ) = unpack_tiles(pack)  # fmt: skip
+    dense = np.full((1, columns), np.nan)
+    for k in range(start[at], start[at + 1]):
+        dense[0, attr[k]] = value[k]
+    todo = np.empty(256, np.int64)
+    tiles, visited = -1, 0
+    while tiles < 0:
+        stack = np.empty(2 * todo.size, np.int64)
+        tiles, visited = _walk(
+            node_attr, node_low, node_high, node_kid, order, alive, asked, dense, stack, todo
+        )
+        if tiles < 0:
+            todo = np.empty(2 * todo.size, np.int64)
     room = min(CANDIDATES, TILE * tiles)
     place = np.empty(room, np.int64)
     of = np.zeros(room, np.int32)
@@ -925,39 +1003,16 @@ def match_event(pack, c_attr, start, attr, value, columns, at, counters):
     events = np.empty(room, np.int32)
     doubt = np.empty(room, np.int32)
     doubt_of = np.empty(room, np.int32)
-    n, m, u = 0, 0, 0
-    here = np.int64(-1)
-    for i in range(tiles + 1):
-        shelf = todo[i] // SHELF if i < tiles else np.int64(-2)
-        if n > 0 and (shelf != here or n + TILE > room):
-            if u + n > room:
-                if m + u > out.size:
-                    out, events = _longer(out, m, m + u), _longer(events, m, m + u)
-                m = _settle(
-                    doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out,
-                    events, m,
-                )  # fmt: skip
-                u = 0
-            if m + n > out.size:
-                out, events = _longer(out, m, m + n), _longer(events, m, m + n)
-            m, u = _decide(
-                place, of, n, q, flat, stride, flat_rest, out, events, m,
-                doubt, doubt_of, u,
-            )  # fmt: skip
-            n = 0
-        if i == tiles:
+    i, m, u = 0, 0, 0
+    while True:
+        i, u, m = _meet(
+            c_start, c_count, c_attr, c_low, c_high,
+            alive, rest, order, asked, codes, dims, dim_attr, dim_low, dim_scale, bits,
+            dense, todo, tiles, i, room, place, of, doubt, doubt_of, u, out, events, m,
+        )  # fmt: skip
+        if i == tiles and m + u <= out.size:
             break
-        if shelf != here:
-            here = shelf
-            _locate(shelf, dims, dim_attr, dim_low, dim_scale, dense, 0, line, q)
-        tile = todo[i]
-        base = shelf * words + (tile % SHELF) * WORDS
-        if i + 1 < tiles and todo[i + 1] // SHELF == shelf:
-            _call_for_lines(shelf * words, todo[i + 1], order, asked, line, bits)
-        if _survivors(bits, base, order, asked, line, 0, alive, tile, mask):
-            n = _note(tile, 0, mask, place, of, n, flat, 3 * stride + ROW)
-    if m + u > out.size:
-        out, events = _longer(out, m, m + u), _longer(events, m, m + u)
+        out, events = _longer(out, m, m + 2 * room), _longer(events, m, m + 2 * room)
     m = _settle(doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out, events, m)
     counters[0] += visited
     counters[1] += tiles * TILE
