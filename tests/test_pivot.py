@@ -367,6 +367,22 @@ def points(value, columns):
     return EventBatch(runs([columns] * n), attr, value.ravel(), *nothing, max(2, columns))
 
 
+@pytest.mark.parametrize("n", [9000, 200_000])
+def test_one_event_that_very_many_want(n):
+    """More tiles than there is room for at first, and more matches; some on an end's code."""
+    w = World("even", columns=3, most=3)
+    low, high = w.rng.random((2, n, 3))
+    low, high = 0.3 * low, 0.3 + 0.3 * high
+    low[0], high[0] = 0.0, 1.0  # too broad, but the only one: the others are a small part of all
+    for first in range(0, n, 4000):  # so few at a time that none is set aside as broad
+        part = slice(first, first + 4000)
+        attr = np.tile(np.arange(3), len(low[part]))
+        w.add(0, intervals(attr, low[part].ravel(), high[part].ravel(), per_row=3))
+    assert w.index._broad is None
+    event = np.array([[0.3, 0.3, 0.3], low[7], high[7]])
+    assert w.check(batch=points(event[: 1 if n > 9000 else 3], 3)) > 0.9 * n
+
+
 def test_values_on_the_ends_and_beside_them():
     w = World("even", columns=1, most=1)
     low = np.linspace(-1, 1, 400)
