@@ -238,6 +238,13 @@ class ClauseStore:
             self.rows += 1
         return row, start
 
+    def take_plain(self, size: int) -> int:
+        """A row for a clause of so many intervals and nothing else, which are still to come."""
+        row, start = self.take(size)
+        t = self.table
+        t.start[row], t.count[row], t.extra[row] = start, size, NO_EXTRA
+        return row
+
     def put_back(self, row: int, start: int, size: int) -> None:
         """Undo `take`."""
         self._predicates.give_back(start, size)

@@ -145,21 +145,38 @@ class Standing:
         self.staged.append(Staged(old, row, -1))
 
     def stage_plain(self, id: str, expires: int | None, plain: Plain, schema: Schema) -> bool:
-        """The same for a plain one and where a row has been left that fits; whether it does."""
-        settled = self._settled
-        if not settled or settled[0].slot >= 0 or settled[0].old < 0:
-            return False
+        """The same for a plain one; whether that could be done."""
         given = self._given(id, expires, plain)
         if given is None:
             return False
-        row = settled[0].old
-        pack, attr = self._pack(schema), self.store.table.attr
-        slot, old = replace_beside(pack, attr, *given, row)
+        numbers, place = plain
+        size = numbers.shape[1] + (0 if place[0] == NOWHERE else 2)
+        row = self._left_row(size, place[0])
+        fresh = row < 0
+        if fresh:
+            if place[0] > BOXED:
+                return False
+            row = self.store.take_plain(size)
+        slot, old = replace_beside(self._pack(schema), self.store.table.attr, *given, row)
         if slot < 0:
+            if fresh:
+                self.store.release(row)
             return self._refused(slot, id)
-        settled.popleft()
+        if not fresh:
+            self._settled.popleft()
         self._stage(old, row, slot)
         return True
+
+    def _left_row(self, size: int, kind: int) -> int:
+        """The row that was left first, if such a clause fits into it; −1 if not."""
+        settled, t = self._settled, self.store.table
+        while settled:
+            row, _, slot = settled[0]
+            like = row >= 0 and slot < 0 and t.count.item(row) == size
+            if like and (t.extra.item(row) == NO_EXTRA) == (kind <= BOXED):
+                return row
+            self._recycle_one()
+        return -1
 
     def _refused(self, why: int, id: str) -> bool:
         if why == DENIED:
@@ -208,11 +225,14 @@ class Standing:
     def recycle(self) -> None:
         """Let rows and slots be used again that nobody sees any more; for who stages."""
         while self._settled:
-            old, _, slot = self._settled.popleft()
-            if old >= 0:
-                self.store.release(old)
-            if slot >= 0:
-                self.ids.free(slot)
+            self._recycle_one()
+
+    def _recycle_one(self) -> None:
+        old, _, slot = self._settled.popleft()
+        if old >= 0:
+            self.store.release(old)
+        if slot >= 0:
+            self.ids.free(slot)
 
     # -- while nobody looks ----------------------------------------------------
 

@@ -84,6 +84,7 @@ def _subscriptions(plan: Plan, name: str, rows: int, indexes: Sequence[str]) -> 
             among = contenders(group, partial(opened, team, change))
             yield Trial(_named(operation, name), among, truth, point, work, "change")
         team.release()
+    change = Change.draw(name, rows, plan.number("changes"), plan.number("stream"), plan.seed)
     yield from _meanwhile(plan, name, change, point)
 
 
@@ -336,6 +337,7 @@ EXPERIMENT = Experiment(
         Setting("events", (50,), (5,), "events that are matched, to see what is there"),
         Setting("di_k", (2, 6, 10), (4,), "predicates of di, at the first base"),
         Setting("per_s", (10_000,), (1000,), "changes a second while matching"),
+        Setting("stream", (500,), (5,), "events that are matched under changes, one after another"),
         Setting("workloads", ("mo", "di"), ("mo", "di"), "whose subscriptions"),
         Setting("mo_indexes", _MO, ("scan", "pivot", "mo-tree"), "contenders on mo"),
         Setting("di_indexes", _DI, ("scan", "pivot", "di-tree"), "contenders on di"),
