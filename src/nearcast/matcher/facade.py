@@ -708,7 +708,8 @@ class Matcher:
 
     def add_events(self, events: Events) -> None:
         """Make events live, all or none of them."""
-        registry.require(self.entry.name, events=True)
+        if self.entry.events is None:
+            registry.require(self.entry.name, events=True)
         given = bulk.listed(events, Event)
         with self._changing():
             if isinstance(given, list) and len(given) <= _SINGLY and self.max_bytes is None:
@@ -749,7 +750,8 @@ class Matcher:
 
         An event is live while `now < expires`; without `now` nothing has expired.
         """
-        registry.require(self.entry.name, events=True)
+        if self.entry.events is None:
+            registry.require(self.entry.name, events=True)
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
         with self._reading(self.entry.events):

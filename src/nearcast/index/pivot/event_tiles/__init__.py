@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +10,15 @@ import numpy.typing as npt
 
 from nearcast.index.base import Clauses, Counters, EventStore, Rows
 from nearcast.index.columns import grown
+from nearcast.index.events import LiveEvents
 from nearcast.index.pivot.event_tiles import kernels
 from nearcast.index.pivot.kernels import FEW, NOTHING, ODD, TILE, WORDS, rows_of_tile
-from nearcast.index.pivot.tree import F8, Intervals, TileTree, in_parallel
+from nearcast.index.pivot.tree import F8, Intervals, Nodes, TileTree, in_parallel
 
 __all__ = ["EventTiles", "Tiles"]
 
 _MOST_DIMS = 24
+_NO_PACK: tuple[tuple[Any, ...], Any] = (None,) * 4, None
 #: Events up to which it is asked whether they have brought columns without codes.
 _FEW = 131_072
 # A subscription's region covers little of the map, its other intervals much of a domain.
@@ -71,6 +74,8 @@ class EventTiles(TileTree):
         self._free: list[int] = []
         self._asked = 32
         """How many events there were when columns were last looked at."""
+        self._packed = _NO_PACK
+        """Tables and their arrays as one, see `_pack_of`."""
 
     def _intervals(self) -> Intervals:
         t = self._events.table
@@ -138,6 +143,8 @@ class EventTiles(TileTree):
 
     def add_events(self, rows: Rows) -> None:
         """Add event rows."""
+        if rows.size > FEW:  # tables may be replaced long before the next match
+            self._packed = _NO_PACK
         self._add(rows)
         if self._outgrown(len(self._events)):
             self._build(self.rows())
@@ -160,14 +167,27 @@ class EventTiles(TileTree):
 
     def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
         """Walk down with one clause."""
-        e, n, t = self._events.table, self._nodes, self._tiles
         first = int(clauses.start[row])
+        tables = self._events.table, self._nodes, self._tiles, self._columns
         found: Rows = kernels.match_clause(
-            e.start, e.count, e.attr, e.value,
-            n.attr, n.low, n.high, n.kid, n.split,
-            t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive, t.expires,
-            t.codes, t.rows,
-            self._columns, clauses.attr, clauses.low, clauses.high,
+            self._pack_of(*tables), clauses.attr, clauses.low, clauses.high,
             first, first + int(clauses.count[row]), now, self._events.columns, counters,
         )  # fmt: skip
         return found
+
+    def _pack_of(self, e: LiveEvents, n: Nodes, t: Tiles, columns: npt.NDArray[np.int32]) -> Any:
+        """Tables as one; kept as long as none of them is replaced, and held by who is given it."""
+        now = e, n, t, columns
+        tables, pack = self._packed
+        if not all(map(is_, now, tables)):
+            pack = kernels.pack_tiles(
+                e.start, e.count, e.attr, e.value,
+                n.attr, n.low, n.high, n.kid, n.split,
+                t.dim_low, t.dim_scale, t.hull_low, t.hull_high, t.full, t.alive, t.expires,
+                t.codes, t.rows, columns,
+            )  # fmt: skip
+            self._packed = now, pack
+        return pack
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_packed": _NO_PACK}

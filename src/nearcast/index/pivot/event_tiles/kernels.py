@@ -17,15 +17,22 @@ from nearcast.index.pivot.kernels import (
     TILE,
     WORDS,
     bit_number,
-    deeper,
     descend,
     free_position,
 )
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, inlined, kernel, packing, prefetcher
 from nearcast.kernels.rows import find_value
 
-#: Survivors of a tile from which on down the floats are quicker than the next 512 codes.
-FEW = 3
+prefetch = prefetcher()
+#: What a match works on: start, count, attr and value of the store; attr, low, high, kid and split
+#: of the nodes; of the tiles dim_low, dim_scale, hull_low, hull_high, full, alive, expires, codes
+#: and rows; their columns.
+pack_tiles, unpack_tiles = packing(
+    "i8", "u2", "i4", "f8",
+    "i4", "f8", "f8", "i4", "i4",
+    "f4:2", "f4:2", "f8:2", "f8:2", "u1:2", "u8:2", "i8:2", "u1:2", "i4:2",
+    "i4",
+)  # fmt: skip
 _LOW_BYTES, _ADD_UP = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0001000100010001)
 
 
@@ -139,14 +146,16 @@ def insert_few(*given):
     return insert_many(*given)
 
 
-@kernel
-def _narrow(codes, tile, base, low, high, ok, okay, sure):
+@inlined
+def _narrow(codes, at, low, high, ok, okay, sure):
     """Keep in `ok` the positions whose code lies in low … high, in `sure` those strictly inside.
 
-    Returns how many are left in `ok`; `okay` is the same eight bytes at a time.
+    The codes of a tile's column begin at `at`. Returns how many are left in `ok`; `okay` is the
+    same eight bytes at a time.
     """
+    first = np.uint64(at)  # unsigned: a test for indexes from the end would be no instruction of 32
     for i in range(TILE):
-        c = codes[tile, base + i]
+        c = codes[first + np.uint64(i)]
         ok[i] &= np.uint8((c >= low) & (c <= high))
         sure[i] &= np.uint8((c > low) & (c < high))
     # Eight sums of up to 64 ones side by side, added up in the end.
@@ -158,13 +167,68 @@ def _narrow(codes, tile, base, low, high, ok, okay, sure):
 
 
 @kernel
-def match_clause(
-    start, count, attr, value,
-    node_attr, node_low, node_high, node_kid, node_split,
-    dim_low, dim_scale, hull_low, hull_high, full, alive, expires, codes, t_rows,
-    dims, c_attr, c_low, c_high, c0, c1, now, columns, counters,
+def _walk(
+    node_attr, node_low, node_high, node_kid, node_split, hull_low, hull_high,
+    wanted, wanted_low, wanted_high, stack, todo,
 ):  # fmt: skip
+    """Tiles that a clause meets, into `todo`: (their number, −1 for want of room; nodes).
+
+    See the clauses' `_walk`.
+    """
+    dims = hull_low.shape[1]
+    bottoms, tops = hull_low.reshape(-1), hull_high.reshape(-1)
+    stack[0] = ROOT
+    depth = 1
+    visited = 0
+    tiles = 0
+    while depth > 0:
+        depth -= 1
+        node = stack[depth]
+        kid = np.int64(node_kid[node])
+        visited += 1
+        if kid >= 0:
+            if depth + 3 > stack.size:
+                return -1, 0
+            split = node_split[node]
+            for j in range(kid, kid + 3):
+                if node_kid[j] == NOTHING:
+                    continue
+                a = node_attr[j]
+                if a >= 0:
+                    if wanted_low[a] > node_high[j] or wanted_high[a] < node_low[j]:
+                        continue
+                elif split >= 0 and wanted[split]:
+                    continue  # those that lack what is asked for
+                stack[depth] = j
+                depth += 1
+            continue
+        if tiles == todo.size:
+            return -1, 0
+        tile = -1 - kid
+        todo[tiles] = tile
+        for d in range(0, dims, 8):
+            prefetch(bottoms, tile * dims + d)
+            prefetch(tops, tile * dims + d)
+        tiles += 1
+    return tiles, visited
+
+
+@inlined
+def _call_for_codes(codes, at):
+    """Ask for the codes of a tile's column."""
+    for i in range(0, TILE, 64):
+        prefetch(codes, at + i)
+
+
+@kernel
+def match_clause(pack, c_attr, c_low, c_high, c0, c1, now, columns, counters):
     """Live event rows that satisfy the predicates c0 … c1."""
+    (
+        start, count, attr, value,
+        node_attr, node_low, node_high, node_kid, node_split,
+        dim_low, dim_scale, hull_low, hull_high, full, alive, expires, codes_, t_rows,
+        dims,
+    ) = unpack_tiles(pack)  # fmt: skip
     wanted_low = np.full(columns, -np.inf)
     wanted_high = np.full(columns, np.inf)
     wanted = np.zeros(columns, np.uint8)
@@ -180,35 +244,21 @@ def match_clause(
         wanted_low[a] = c_low[k]
         wanted_high[a] = c_high[k]
         rest = rest or dim_of[a] < 0
-    ok = np.empty(TILE, np.uint8)
-    sure = np.empty(TILE, np.uint8)
-    okay = ok.view(np.uint64)
-    out = np.empty(1024, np.int32)
-    n = 0
-    stack = np.empty(512, np.int64)
-    stack[0] = ROOT
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        node = stack[depth]
-        kid = np.int64(node_kid[node])
-        counters[0] += 1
-        if kid >= 0:
-            split = node_split[node]
-            stack = deeper(stack, depth)
-            for j in range(kid, kid + 3):
-                if node_kid[j] == NOTHING:
-                    continue
-                a = node_attr[j]
-                if a >= 0:
-                    if wanted_low[a] > node_high[j] or wanted_high[a] < node_low[j]:
-                        continue
-                elif split >= 0 and wanted[split]:
-                    continue  # those that lack what is asked for
-                stack[depth] = j
-                depth += 1
-            continue
-        tile = -1 - kid
+    todo = np.empty(256, np.int64)
+    tiles, visited = -1, 0
+    while tiles < 0:
+        stack = np.empty(2 * todo.size, np.int64)
+        tiles, visited = _walk(
+            node_attr, node_low, node_high, node_kid, node_split, hull_low, hull_high,
+            wanted, wanted_low, wanted_high, stack, todo,
+        )  # fmt: skip
+        if tiles < 0:
+            todo = np.empty(2 * todo.size, np.int64)
+    codes, width = codes_.reshape(-1), codes_.shape[1]
+    # Tiles that the clause does not pass by, and of those the codes that are looked at first.
+    met = 0
+    for i in range(tiles):
+        tile = todo[i]
         apart = False
         for k in range(c0, c1):
             d = dim_of[c_attr[k]]
@@ -217,26 +267,38 @@ def match_clause(
                 break
         if apart:
             continue
-        counters[1] += TILE
+        todo[met] = tile
+        met += 1
+        for k in range(c0, min(c1, c0 + 2)):
+            if dim_of[c_attr[k]] >= 0:
+                _call_for_codes(codes, tile * width + dim_of[c_attr[k]] * TILE)
+    ok = np.empty(TILE, np.uint8)
+    sure = np.empty(TILE, np.uint8)
+    okay = ok.view(np.uint64)
+    out = np.empty(TILE, np.int32)
+    n = 0
+    for i in range(met):
+        tile = todo[i]
         ok[:] = 1
         sure[:] = 0 if rest else 1
         left = TILE
         for k in range(c0, c1):
-            if left <= FEW:
-                sure[:] = 0
+            if left == 0:
                 break
             d = dim_of[c_attr[k]]
             if d < 0 or (
                 full[tile, d] and c_low[k] <= hull_low[tile, d] and hull_high[tile, d] <= c_high[k]
             ):
                 continue
+            if k + 2 < c1 and dim_of[c_attr[k + 2]] >= 0:
+                _call_for_codes(codes, tile * width + dim_of[c_attr[k + 2]] * TILE)
             low = np.uint8(_code(c_low[k], dim_low[tile, d], dim_scale[tile, d]))
             high = np.uint8(_code(c_high[k], dim_low[tile, d], dim_scale[tile, d]))
-            left = _narrow(codes, tile, d * TILE, low, high, ok, okay, sure)
+            left = _narrow(codes, tile * width + d * TILE, low, high, ok, okay, sure)
         if left == 0:
             continue
-        while n + TILE > out.size:
-            larger = np.empty(2 * out.size, np.int32)
+        if n + left > out.size:
+            larger = np.empty(2 * (n + left), np.int32)
             larger[:n] = out[:n]
             out = larger
         for w in range(WORDS):
@@ -264,5 +326,7 @@ def match_clause(
                         continue
                 out[n] = row
                 n += 1
+    counters[0] += visited
+    counters[1] += met * TILE
     counters[2] += n
     return out[:n]
