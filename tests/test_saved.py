@@ -80,6 +80,18 @@ def test_an_index_is_mapped_and_not_built_again(name: str, tmp_path: Path):
     assert header.graph[1] - header.graph[0] < 100_000
 
 
+def test_numbers_of_interpreted_kernels_are_numbers(tmp_path: Path):
+    matcher = Matcher(space="planar")
+    matcher.add_subscriptions(SUBSCRIPTIONS)
+    matcher.remove_subscription(SUBSCRIPTIONS["id"][5].as_py())
+    store = matcher._standing.store
+    store._free_rows = [np.int64(row) for row in store._free_rows]
+    matcher.save(tmp_path)
+    opened = Matcher.load(tmp_path)
+    assert [type(row) for row in opened._standing.store._free_rows] == [int]
+    opened.check_invariants()
+
+
 def test_everything_a_matcher_can_hold_survives(tmp_path: Path):
     matcher = rich()
     matcher.save(tmp_path)

@@ -30,6 +30,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nearcast.errors import NearcastError, SavedError
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ _DATA = re.compile(r"matcher-[0-9a-f]{16}\.bin")
 _OURS = ("nearcast.index.", "nearcast.kernels.", "nearcast.matcher.", "nearcast.model.")
 #: Beside our own classes, all that an object graph of a matcher is made of.
 _PLAIN = {
-    ("builtins", name) for name in ("set", "frozenset", "bytearray", "complex", "range", "slice")
+    ("builtins", name)
+    for name in "set frozenset bytearray complex range slice int float bool".split()
 } | {
     ("collections", "OrderedDict"),
     ("collections", "defaultdict"),
@@ -141,6 +144,9 @@ class _Pickler(pickle.Pickler):
     """Refuses when saving what would be refused when loading."""
 
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, np.integer | np.floating | np.bool_):  # of interpreted kernels
+            plain = value.item()
+            return type(plain), (plain,)
         named = isinstance(value, type | FunctionType | BuiltinFunctionType)
         kind = value if named else type(value)
         if not _admitted(kind.__module__, kind.__qualname__):
