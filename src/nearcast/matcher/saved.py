@@ -47,8 +47,8 @@ _DATA = re.compile(r"matcher-[0-9a-f]{16}\.bin")
 _OURS = ("nearcast.index.", "nearcast.kernels.", "nearcast.matcher.", "nearcast.model.")
 #: Beside our own classes, all that an object graph of a matcher is made of.
 _PLAIN = {
-    ("builtins", name)
-    for name in "set frozenset bytearray complex range slice int float bool".split()
+    ("builtins", kind.__name__)
+    for kind in (set, frozenset, bytearray, complex, range, slice, int, float, bool)
 } | {
     ("collections", "OrderedDict"),
     ("collections", "defaultdict"),
