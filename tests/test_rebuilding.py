@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast import Box, Event, Matcher, Subscription
-from nearcast.errors import CapacityError
+from nearcast.errors import BatchError, CapacityError
 from nearcast.index import pivot
 from nearcast.model.codec import subscriptions_to_arrow
 
@@ -92,6 +92,27 @@ def test_an_addition_that_is_interrupted_leaves_nothing(monkeypatch) -> None:
     matcher.add_subscriptions(rising(0, 6000))
     assert matcher.match_event(sold(5.25)) == ["s5"]
     matcher.check_invariants()
+
+
+def test_a_large_addition_with_a_taken_id_leaves_rows_for_the_next() -> None:
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions(rising(0, 9000))
+    for k in range(0, 9000, 3):
+        matcher.remove_subscription(f"s{k}")
+    event = Event(id="e", attributes={"price": 9500.25, "cost": 3.0})
+    bad = pa.concat_tables([rising(9000, 9000), rising(1, 1)])
+    for _ in range(3):
+        with pytest.raises(BatchError) as caught:
+            matcher.add_subscriptions(bad)
+        assert caught.value.row == 9000
+        matcher.check_invariants()
+        assert matcher.match_event(event) == []
+    taken = matcher._standing.store.rows
+    assert taken <= 9000 + bad.num_rows
+    matcher.add_subscriptions(rising(9000, 9000))
+    matcher.check_invariants()
+    assert matcher._standing.store.rows == taken
+    assert "s9500" in matcher.match_event(event)
 
 
 def test_a_clause_of_too_many_words_leaves_nothing() -> None:
