@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,7 +86,8 @@ def test_numbers_of_interpreted_kernels_are_numbers(tmp_path: Path):
     matcher.add_subscriptions(SUBSCRIPTIONS)
     matcher.remove_subscription(SUBSCRIPTIONS["id"][5].as_py())
     store = matcher._standing.store
-    store._free_rows = [np.int64(row) for row in store._free_rows]
+    interpreted: list[Any] = [np.int64(row) for row in store._free_rows]
+    store._free_rows = interpreted
     matcher.save(tmp_path)
     opened = Matcher.load(tmp_path)
     assert [type(row) for row in opened._standing.store._free_rows] == [int]
