@@ -3,7 +3,7 @@
 A tile holds up to 512 clause rows. A binary tree over the tiles tests one interval on one
 column at each node: the hull of what lies below. Tiles that are near each other in the tree
 stand on one shelf, 32 of them, and agree on their most telling columns. For each of these a
-shelf keeps 15 cells (31 for the first two) and a null cell, with one bit a clause: "a value
+shelf keeps 15 cells (63 for the first two) and a null cell, with one bit a clause: "a value
 of this cell may satisfy it". 512 bits are a cache line; a match ANDs one line a column and
 tile, and as the lines of one cell lie side by side for all tiles of the shelf, memory is
 read in streams.
@@ -52,9 +52,9 @@ from nearcast.kernels.strings import remove as remove_id
 #: Tiles of a shelf.
 SHELF = 32
 #: Cells of a column, the last of which is for events that lack it; its first columns, which
-#: tell most, have FINER times as many: that leaves a fifth fewer clauses to be compared.
+#: tell most, have FINER times as many: that leaves a quarter fewer clauses to be compared.
 CELLS = 16
-FINE, FINER = 2, 2
+FINE, FINER = 2, 4
 #: Words from one cell of a column to the next.
 LINE = SHELF * WORDS
 #: Words of a column that is not fine.
