@@ -24,8 +24,8 @@ ROOMS = np.array([1, 2] + [s for k in range(1, 30) for s in (3 << (k - 1), 2 << 
 #: Places in `Side.state`.
 USED, LIVE, SQUARES, NEED, CLEARED = 0, 1, 2, 3, 4
 
-#: Buckets that a match asks for ahead of the one it looks at, and values in a cache line.
-_AHEAD, _LINE = 8, 8
+#: Buckets that a match asks for ahead of the one it looks at; values and facts in a cache line.
+_AHEAD, _LINE, _FACTS = 8, 8, 16
 prefetch = prefetcher()
 
 #: `home` of rows that are not here, and of those dropped because they had expired.
@@ -404,11 +404,8 @@ def place(s, rows, bucket, facts):
 
 
 @kernel
-def _targets(mask, layer, cells, wanted, sizes, out):
-    """The buckets under the wanted cells of every layer that hold anything: depth first.
-
-    `wanted[h, :sizes[h]]` are the cells of layer h. Returns (out, number of buckets).
-    """
+def _targets_within(mask, layer, cells, wanted, sizes, out):
+    """`_targets` into `out`; returns their number, −1 if `out` has no room for them."""
     last = layer.size - 1
     node = np.zeros(last + 1, np.int64)
     at = np.zeros(last + 1, np.int64)
@@ -419,7 +416,7 @@ def _targets(mask, layer, cells, wanted, sizes, out):
     while h >= 0:
         if h == last:
             if n + sizes[h] > out.size:
-                out = grow(out, out.size)
+                return -1
             bits, base = below[h], node[h] * cells
             for k in range(sizes[h]):
                 if (bits >> wanted[h, k]) & 1:
@@ -438,6 +435,20 @@ def _targets(mask, layer, cells, wanted, sizes, out):
             node[h] = down
             at[h] = 0
             below[h] = mask[layer[h] + down]
+    return n
+
+
+@kernel
+def _targets(mask, layer, cells, wanted, sizes, out):
+    """The buckets under the wanted cells of every layer that hold anything: depth first.
+
+    `wanted[h, :sizes[h]]` are the cells of layer h. Returns (out, number of buckets).
+    """
+    n = -1
+    while n < 0:
+        n = _targets_within(mask, layer, cells, wanted, sizes, out)
+        if n < 0:
+            out = np.empty(2 * out.size, out.dtype)
     return out, n
 
 
@@ -550,14 +561,15 @@ def match_events(layout, s, runs, batch, first, stop, counters):
 def _meet(layout, runs, row, wanted, sizes, low, high):
     """The disjoint cells that a clause's intervals meet, and the intervals in float32.
 
-    Without a predicate on a layer, all of its cells, the null cell among them (Algorithm 1).
+    Without a predicate on a layer, all of its cells, the null cell among them, and the
+    interval is NaN (Algorithm 1).
     """
     null = layout.disjoint
     for h in range(sizes.size):
         for cell in range(null + 1):
             wanted[h, cell] = cell
         sizes[h] = null + 1
-        low[h] = np.nan
+        low[h], high[h] = np.nan, np.nan
     first = np.int64(runs.start[row])
     for k in range(first, first + np.int64(runs.length[row])):
         column = np.int64(runs.attr[k])
@@ -576,39 +588,65 @@ def _meet(layout, runs, row, wanted, sizes, low, high):
 
 
 @kernel
+def _drop_expired(s, target, buckets, expires, clock):
+    """Drop the members of the target buckets that have expired."""
+    last = s.facts.shape[0] - 1
+    for t in range(buckets):
+        p = np.int64(s.extent[target[t], 0])
+        p1 = p + np.int64(s.extent[target[t], 1])
+        while p < p1:
+            if s.facts[last, p, 0] < clock:
+                _clear(s, s.row[p], expires[s.row[p]])  # the last one comes here
+                p1 -= 1
+            else:
+                p += 1
+
+
+@kernel
 def _live_survivors(s, target, buckets, low, high, expires, now, counters):
     """Members of the target buckets whose float32 values lie in the intervals.
 
-    Members that have expired are dropped on the way. Returns (rows, how many).
+    Members that have expired are dropped. Returns the rows of the survivors.
+
+    Whether a member lies in an interval is anybody's guess, so nothing branches on it. Ends of
+    layers without a predicate are NaN, and a comparison with that refuses nobody.
     """
     extent, facts, member = s.extent, s.facts, s.row
     layers = low.size
-    tested = np.flatnonzero(~np.isnan(low))
     clock = np.float32(now)
-    out = np.empty(256, np.int32)
+    members = 0
+    for t in range(min(2 * _AHEAD, buckets)):
+        prefetch(extent, 2 * np.int64(target[t]))
+    for t in range(buckets):
+        if t + 2 * _AHEAD < buckets:
+            prefetch(extent, 2 * np.int64(target[t + 2 * _AHEAD]))
+        members += np.int64(extent[target[t], 1])
+    place = np.empty(members, np.int32)
     n = 0
-    counters[0] += buckets
+    stale = 0
     for t in range(buckets):
         if t + _AHEAD < buckets:
-            prefetch(facts, np.int64(extent[target[t + _AHEAD], 0]) * (layers + 1))
-        p = np.int64(extent[target[t], 0])
-        p1 = p + np.int64(extent[target[t], 1])
-        counters[1] += p1 - p
-        while p < p1:
-            if facts[layers, p, 0] < clock:
-                _clear(s, member[p], expires[member[p]])
-                p1 -= 1
-                continue
-            i = 0
-            while i < tested.size and low[tested[i]] <= facts[tested[i], p, 0] <= high[tested[i]]:
-                i += 1
-            if i == tested.size:
-                if n == out.size:
-                    out = grow(out, n)
-                out[n] = member[p]
-                n += 1
-            p += 1
-    return out, n
+            ahead = np.int64(extent[target[t + _AHEAD], 0]) * (layers + 1)
+            for line in range(3):  # five members of six layers
+                prefetch(facts, ahead + line * _FACTS)
+        first = np.int64(extent[target[t], 0])
+        for p in range(first, first + np.int64(extent[target[t], 1])):
+            expired = facts[layers, p, 0] < clock
+            refused = expired
+            for h in range(layers):
+                v = facts[h, p, 0]
+                refused |= (v < low[h]) | (v > high[h])
+            place[n] = p
+            n += 1 - np.int64(refused)
+            stale += np.int64(expired)
+    rows = np.empty(n, np.int32)
+    for i in range(n):
+        rows[i] = member[place[i]]
+    if stale > 0:
+        _drop_expired(s, target, buckets, expires, clock)
+    counters[0] += buckets
+    counters[1] += members
+    return rows
 
 
 @kernel
@@ -642,7 +680,8 @@ def match_clause(layout, s, runs, row, live, now, counters):
     target, buckets = _targets(
         s.mask, s.layer, s.cells, wanted, sizes, np.empty(1024, np.int32)
     )  # fmt: skip
-    kept, left = _live_survivors(s, target, buckets, low, high, live.expires, now, counters)
+    kept = _live_survivors(s, target, buckets, low, high, live.expires, now, counters)
+    left = kept.size
     ends = _starts(live.start, live.count, kept, left)
     order = _undecided_first(layout, runs, row)
     attr, value, expires = live.attr, live.value, live.expires
