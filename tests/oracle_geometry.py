@@ -313,19 +313,13 @@ def place_near_point(place: Location, centre: Point, radius_m: float, space: str
         return near(exact(place), exact(centre), radius_m)
     if isinstance(place, Point):
         return haversine(centre.x, centre.y, place.x, place.y) <= radius_m
-    project = azimuthal_equidistant(centre.x, centre.y)
-    shape = projected(place, project)
-    middle = (Fraction(0), Fraction(0))
-    if all(
-        math.hypot(*map(float, p)) > EARTH_RADIUS_M * math.pi / 2 for ring in shape for p in ring
-    ):
-        # On the far side of the globe a shape lies round the edge of the map and only seems
-        # to hold its middle: its edges count.
-        return any(
-            point_segment_squared(middle, edge) <= Fraction(radius_m) ** 2
-            for edge in segments(shape)
-        )
-    return near(shape, [[middle]], radius_m)
+    away = [haversine(centre.x, centre.y, x, y) for ring in corners(place) for x, y in ring]
+    if min(away) > EARTH_RADIUS_M * math.pi / 2:
+        # On the far side of the globe a shape lies round the rim of the map: it only seems to
+        # hold the middle, and lines between its corners run through it. So its corners count.
+        return min(away) <= radius_m
+    shape = projected(place, azimuthal_equidistant(centre.x, centre.y))
+    return near(shape, [[(Fraction(0), Fraction(0))]], radius_m)
 
 
 def places_near(first: Location, second: Location, distance_m: float, space: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from functools import cache
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from nearcast import Box, Event, Matcher, Point, Subscription
@@ -300,6 +302,95 @@ def test_too_many_events_are_refused_before_anything_changes(index):
     assert state(matcher) == before
     assert matcher.match_subscription(c.questions[0]) == [e.id for e in c.live[:50]]
     matcher.check_invariants()
+
+
+@pytest.mark.parametrize("bound", [100_000, 1_000_000])
+@pytest.mark.parametrize("index", registry.names())
+def test_what_is_accepted_stays_within_the_bound(index, bound):
+    rng = random.Random(3)
+    side = registry.entry(index).subscriptions
+    matcher = Matcher(index=index, space=SPACE, max_bytes=bound)
+    for k in range(0, 1200, 10):
+        values = [[(f"a{j}", rng.uniform(0, 90)) for j in range(6)] for _ in range(10)]
+        try:
+            if side is None:
+                matcher.add_events(
+                    [Event(id=f"e{k + i}", attributes=dict(each)) for i, each in enumerate(values)]
+                )
+            else:
+                matcher.add_subscriptions(
+                    [
+                        Subscription(
+                            id=f"s{k + i}",
+                            where=" AND ".join(f"{a} BETWEEN {v} AND {v + 5}" for a, v in each),
+                        )
+                        for i, each in enumerate(values)
+                    ]
+                )
+        except CapacityError:
+            break
+        assert matcher.memory()["total"] <= bound
+    assert matcher.event_count + len(matcher) == k + 10 * (k == 1190)
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("index", ["pivot", "scan", "tama"])
+def test_what_took_more_than_was_foreseen_is_taken_back(index, monkeypatch):
+    c = case("all_equal")
+    matcher = Matcher(index=index, space=SPACE)
+    matcher.add_subscriptions(c.subscriptions[:50])
+    if registry.entry(index).events is not None:
+        matcher.add_events(c.live[:50])
+    live = matcher.event_count
+    matcher.max_bytes = matcher.memory()["total"] + 1
+    monkeypatch.setattr(Matcher, "_check_room", lambda *_, **__: None)
+    more = c.subscriptions[50:]
+    for act in (
+        lambda: matcher.add_subscriptions(more),
+        lambda: matcher.add_subscriptions(pa.table({"id": [s.id for s in more]})),
+        *([lambda: matcher.add_events(c.live[50:])] if live else []),
+    ):
+        with pytest.raises(CapacityError, match="nothing was added"):
+            act()
+        assert (len(matcher), matcher.event_count) == (50, live)
+        matcher.check_invariants()
+    matcher.max_bytes = None
+    matcher.add_subscriptions(more)
+    assert matcher.match_event(c.events[0]) == wanted_subscriptions("all_equal")[c.events[0].id]
+
+
+LONG = "x" * 2**20
+
+
+@pytest.mark.parametrize("index", ["pivot", "scan", "lfilter"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"id": LONG},
+        {"where": f"{LONG} = 1"},
+        {"where": f"t = '{LONG}'"},
+        {"where": f"t <> '{LONG}'"},
+        {"where": f"t LIKE '%{LONG}_a'"},
+        {"where": f"t NOT IN ('a', '{LONG}')"},
+        {"keywords": {LONG}},
+    ],
+)
+def test_long_texts_count_against_the_bound_wherever_they_are(index, given):
+    matcher = Matcher(index=index, space=SPACE, max_bytes=500_000)
+    matcher.add_subscriptions([Subscription(id="s", where="t = 'a'")])
+    before = state(matcher)
+    with pytest.raises(CapacityError):
+        matcher.add_subscriptions([Subscription(**({"id": "other"} | given))])
+    if "id" not in given:
+        with pytest.raises(CapacityError):
+            matcher.update_subscription(Subscription(id="s", **given))
+    assert state(matcher) == before
+    matcher.max_bytes = None
+    matcher.add_subscriptions([Subscription(**({"id": "other"} | given))])
+    assert matcher.memory()["total"] > 2**20
+    matcher.remove_subscription(given.get("id", "other"))
+    matcher.check_invariants()  # what was left to others is done by then
+    assert matcher.memory()["clauses"] < 2**20
 
 
 @pytest.mark.parametrize("index", registry.names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -248,12 +249,58 @@ def test_metres_along_great_circles(first, second, metres) -> None:
     assert found == pytest.approx(metres, abs=1e-6)
 
 
-def test_a_shape_on_the_far_side_of_the_globe_does_not_meet_a_circle() -> None:
-    """Round the antipode a shape lies round the edge of the map; it does not hold the centre."""
-    here, there = Circle(0, 0, radius_m=1000), Box(178, -2, -178, 2)
-    matcher = Matcher(index="scan")
-    matcher.add_subscriptions([Subscription(id="s", region=here)])
+@pytest.mark.parametrize(
+    ("here", "there", "meets"),
+    [
+        (Circle(0, 0, 1000), Box(178, -2, -178, 2), False),
+        (Circle(0, 0, 1000), Box(180, -2, 180, 2), False),
+        (Circle(0, 90, 1), Box(90, -90, 180, -60), False),
+        (Circle(180, -75, 1_712_730.6), Box(-0.11, 69.1, 0.11, 80.9), False),
+        (
+            Circle(180, 74.41, 10_000_001),
+            Polygon([(-0.047, -74.483), (0.081, -74.419), (-0.034, -74.329)]),
+            False,
+        ),
+        (
+            Circle(0, 90, 1),
+            Polygon([(-180, -90), (180, -90), (180, -75), (0, -65), (-180, -75)]),
+            False,
+        ),
+        (Circle(0, 0, 19_900_000), Box(179, -2, 180, 2), True),  # by a corner
+    ],
+)
+def test_a_shape_on_the_far_side_of_the_globe(here, there, meets) -> None:
+    """Round the antipode a shape lies round the rim of the map; it does not hold the centre."""
     event = Event(id="e", location=there)
-    assert not oracle_geometry.place_in_region(there, here, "globe")
-    assert matcher.match_event(event) == []
-    assert not matcher.explain("s", event).matched
+    assert oracle_geometry.place_in_region(there, here, "globe") == meets
+    for index in ("scan", "pivot"):
+        matcher = Matcher(index=index)
+        matcher.add_subscriptions([Subscription(id="s", region=here)])
+        assert matcher.match_event(event) == ["s"] * meets
+        assert matcher.explain("s", event).matched == meets
+
+
+def test_shapes_near_the_antipode_as_the_oracle_says() -> None:
+    rng = random.Random(5)
+    regions = [
+        Circle(
+            rng.choice([0, 180, rng.uniform(-180, 180)]),
+            rng.choice([90, -90, -75, rng.uniform(-90, 90)]),
+            rng.uniform(1, 2.1e7),
+        )
+        for _ in range(60)
+    ]
+    subscriptions = [Subscription(id=f"s{k:02}", region=each) for k, each in enumerate(regions)]
+    matcher = Matcher(index="pivot")
+    matcher.add_subscriptions(subscriptions)
+    for near in regions:
+        west = (near.x + 360 + rng.choice([0, rng.uniform(-9, 9)])) % 360 - 180
+        south = min(max(-near.y + rng.choice([0, rng.uniform(-9, 9)]), -90), 89)
+        wide, high = rng.choice([(0, 0), (1, 0.5), (20, 9)])
+        there = Box(west, south, (west + wide + 180) % 360 - 180, min(90, south + high))
+        wanted = [
+            each.id
+            for each, region in zip(subscriptions, regions, strict=True)
+            if oracle_geometry.place_in_region(there, region, "globe")
+        ]
+        assert matcher.match_event(Event(id="e", location=there)) == wanted

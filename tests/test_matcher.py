@@ -377,7 +377,6 @@ def test_an_index_that_begins_with_much_is_foreseen() -> None:
         [Subscription(id=f"w{k}", keywords={f"word {k}"}) for k in range(200)]
     )
     assert matcher.memory()["total"] < 1_000_000
-    assert registry.entry("pivot").start[0] == pivot._FEW
     roomy = Matcher(index="pivot", max_bytes=3_000_000)
     roomy.add_subscriptions(subscriptions)
     for k in range(64, 512):

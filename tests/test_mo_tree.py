@@ -723,6 +723,13 @@ def test_a_growing_index_learns():
         ({"levels": 11}, "levels: 11"),
         ({"disjoint_cells": 62}, "disjoint_cells: 62"),
         ({"eta": 1.0}, "eta: 1.0"),
+        ({"eta": float("nan")}, "eta: nan"),
+        ({"attributes": [(2, float("nan"), 1.0)]}, "attributes: .*nan.* finite"),
+        ({"attributes": [(2, 0.0, float("inf"))]}, "attributes: .*inf"),
+        ({"attributes": [(2, 1.0, 0.0)]}, "attributes: .* low"),
+        ({"attributes": [(-1, 0.0, 1.0)]}, "attributes: "),
+        ({"attributes": [(10**12, 0.0, 1.0)]}, "attributes: "),
+        ({"attributes": "abc"}, "attributes: 'a'"),
         ({"levels": 7}, "height: 6 .* fewer"),
     ],
 )

@@ -38,10 +38,12 @@ __all__ = [
     "Capabilities",
     "ClauseStore",
     "Clauses",
+    "Coming",
     "Counters",
     "EventBatch",
     "EventIndex",
     "EventStore",
+    "ForeseenIndex",
     "MatchReport",
     "Pairs",
     "RebuiltIndex",
@@ -168,6 +170,25 @@ class RebuiltIndex(Protocol):
 
         It is matched meanwhile, and rows that it was not given may stand in the store.
         """
+
+
+class Coming(NamedTuple):
+    """Rows that are about to be added."""
+
+    columns: int
+    """On which all rows may have predicates or values, those that are there included."""
+    clauses: int = 0
+    wordless: int = 0
+    """Of the clauses, those without words."""
+    events: int = 0
+
+
+@runtime_checkable
+class ForeseenIndex(Protocol):
+    """An index that takes much at once, long before its rows need it."""
+
+    def least_bytes(self, coming: Coming) -> int:
+        """Bytes that it will take at the least with these rows, 0 if it cannot tell."""
 
 
 @runtime_checkable

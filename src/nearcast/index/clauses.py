@@ -16,6 +16,7 @@ from nearcast.errors import CapacityError
 from nearcast.index.columns import Spans, grown, scatter, take_rows
 from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
+from nearcast.model.predicates import residual_bytes
 
 __all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra", "table_of_one"]
 
@@ -148,6 +149,7 @@ class ClauseStore:
         self._shapes = Spans()
         self.residuals: dict[int, tuple[Any, ...]] = {}
         """Row → residual predicates, where there are any."""
+        self._residual_bytes = 0
         self.table = _NO_CLAUSES
 
     def __len__(self) -> int:
@@ -298,6 +300,7 @@ class ClauseStore:
         t.extra[row] = place
         if extra.residuals:
             self.residuals[row] = extra.residuals
+            self._residual_bytes += residual_bytes(extra.residuals)
 
     def extend(self, batch: ClauseBatch) -> I4:
         """Add many clauses, within limits (`check_limits`); returns their rows."""
@@ -388,7 +391,9 @@ class ClauseStore:
                 at += 2 + int(t.shape[at + 1])
             self._shapes.give_back(start, at - start)
             self._free_extras.append(place)
-            self.residuals.pop(row, None)
+            gone = self.residuals.pop(row, None)
+            if gone is not None:
+                self._residual_bytes -= residual_bytes(gone)
         t.owner[row] = -1
         t.extra[row] = NO_EXTRA
         t.count[row] = 0
@@ -457,8 +462,8 @@ class ClauseStore:
         return t.word[start : start + int(t.word_count[place])]
 
     def memory_bytes(self) -> int:
-        """Bytes of the arrays, spare room included."""
-        return sum(int(array.nbytes) for array in self.table)
+        """Bytes of the arrays, spare room included, and roughly of residual predicates."""
+        return sum(int(array.nbytes) for array in self.table) + self._residual_bytes
 
     def check_invariants(self) -> None:
         """Every live run lies in its heap, no two overlap, intervals are closed and ordered."""

@@ -32,8 +32,6 @@ class Entry:
     """What it does in subscription matching; None if it cannot."""
     options: tuple[tuple[str, Any], ...] = ()
     """Fixed options of a variant."""
-    start: tuple[int, int] = (0, 0)
-    """(rows, bytes): what it takes at least, once it has more clauses without words than that."""
 
     @property
     def approximate(self) -> bool:
@@ -48,7 +46,6 @@ class Entry:
         return factory
 
 
-_INTERVALS = Capabilities(intervals=True)
 _THREADED = Capabilities(threads=True)
 _DI_TREE = (
     "DI-Tree: A Dual-ended Interval Tree for Efficient Event Matching in "
@@ -75,7 +72,6 @@ _ENTRIES = {
             summary="ours: tiles of 512 under a tree of hulls, decided a cache line at a time",
             subscriptions=_TEXTUAL,
             events=Capabilities(threads=True),
-            start=(64, 2_000_000),
         ),
         Entry(
             name="mo-tree",

@@ -386,12 +386,6 @@ def polygon_distance(p, x, y):
     """Euclidean distance of a point from a polygon, 0 inside."""
     if point_in_polygon(p, 0, x, y):
         return 0.0
-    return _border_distance(p, x, y)
-
-
-@kernel
-def _border_distance(p, x, y):
-    """Euclidean distance of a point from the nearest edge of a polygon."""
     edges = _edges(p)
     best = np.inf
     for i in range(len(edges)):
@@ -401,17 +395,12 @@ def _border_distance(p, x, y):
 
 
 @kernel
-def _distance_from_centre(p):
-    """Distance of a projected polygon from the projection's centre.
-
-    A shape on the far side of the globe lies round the edge of the map and so seems to hold
-    the centre: with every corner beyond a quarter turn, only its edges count.
-    """
-    quarter = EARTH_RADIUS_M * math.pi / 2
+def _corner_distance(p):
+    """Distance of the nearest corner of a projected polygon from the projection's centre."""
+    best = np.inf
     for i in range(1 + int(p[0]), len(p), 2):
-        if math.sqrt(p[i] * p[i] + p[i + 1] * p[i + 1]) <= quarter:
-            return polygon_distance(p, 0.0, 0.0)
-    return _border_distance(p, 0.0, 0.0)
+        best = min(best, math.hypot(p[i], p[i + 1]))
+    return best
 
 
 @kernel
@@ -429,9 +418,14 @@ def project(p, lon0, lat0):
         t = math.sin(lam / 2)
         h = s * s + c0 * math.cos(phi) * t * t
         c = 2 * math.asin(min(1.0, math.sqrt(h)))
-        k = c / math.sin(c) if math.sin(c) > 0.0 else 1.0
-        out[i] = EARTH_RADIUS_M * k * math.cos(phi) * math.sin(lam)
-        out[i + 1] = EARTH_RADIUS_M * k * (c0 * math.sin(phi) - s0 * math.cos(phi) * math.cos(lam))
+        east = math.cos(phi) * math.sin(lam)
+        north = c0 * math.sin(phi) - s0 * math.cos(phi) * math.cos(lam)
+        length = math.hypot(east, north)
+        if length > 0.0:
+            out[i] = EARTH_RADIUS_M * c * (east / length)
+            out[i + 1] = EARTH_RADIUS_M * c * (north / length)
+        else:  # the centre, or its antipode, which has no bearing
+            out[i], out[i + 1] = 0.0, EARTH_RADIUS_M * c
     return out
 
 
@@ -511,14 +505,29 @@ def point_in_shape(kind, f, off, x, y, globe):
 
 
 @kernel
+def _meets_cap(kind, g, off, lon, lat, radius_m):
+    """Whether a box or polygon on the globe comes within a distance of a point.
+
+    On the far side of the globe, with every corner beyond a quarter turn, a shape lies round
+    the rim of the map: it may seem to hold the centre, and straight edges between its corners
+    run through the middle of the map. So only its corners count then.
+    """
+    p = project(as_polygon(kind, g, off), lon, lat)
+    nearest = _corner_distance(p)
+    if nearest <= EARTH_RADIUS_M * math.pi / 2:
+        return polygon_distance(p, 0.0, 0.0) <= radius_m
+    return nearest <= radius_m
+
+
+@kernel
 def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
     """Whether a region and an event's location share a point."""
     if other_kind == POINT:
         return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
+    if kind == CIRCLE and globe:
+        return _meets_cap(other_kind, g, other_off, f[off], f[off + 1], f[off + 2])
     b = as_polygon(other_kind, g, other_off)
     if kind == CIRCLE:
-        if globe:
-            return _distance_from_centre(project(b, f[off], f[off + 1])) <= f[off + 2]
         return polygon_distance(b, f[off], f[off + 1]) <= f[off + 2]
     a = as_polygon(kind, f, off)
     turns = 2 if globe else 0

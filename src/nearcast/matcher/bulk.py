@@ -31,6 +31,7 @@ from nearcast.matcher.encode import (
 from nearcast.matcher.places import cap_bounds_many, shape_floats, square_bounds_many
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 from nearcast.model.words import normalise_word
@@ -105,8 +106,9 @@ def _clause_bytes(clauses: ClauseBatch) -> int:
 
 
 def extra_bytes(extra: Extra) -> int:
-    """Bytes that the words and shapes of a clause take in the store, roughly."""
-    return 24 + 4 * len(extra.words) + 8 * sum(2 + len(floats) for _, floats in extra.shapes)
+    """Bytes that the words, shapes and residuals of a clause take in the store, roughly."""
+    shapes = 8 * sum(2 + len(floats) for _, floats in extra.shapes)
+    return 24 + 4 * len(extra.words) + shapes + residual_bytes(extra.residuals)
 
 
 def encode_subscriptions(

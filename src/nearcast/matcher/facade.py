@@ -23,6 +23,7 @@ from nearcast.index import registry
 from nearcast.index.base import (
     Capabilities,
     ClauseStore,
+    Coming,
     Counters,
     EventBatch,
     MatchReport,
@@ -53,6 +54,7 @@ from nearcast.matcher.residual import Place, residuals_hold, shape_meets
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
 from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
+from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 
@@ -244,7 +246,10 @@ class Matcher:
                 encoded = self._encode_all(subscriptions, at)
                 if self.max_bytes is not None:
                     every = [clause for clauses in encoded for clause in clauses]
-                    self._check_room(_clause_bytes(every), _wordless(every))
+                    ids = sum(len(each.id.encode()) for each in subscriptions)
+                    self._check_room(
+                        _clause_bytes(every) + ids, clauses=len(every), wordless=_wordless(every)
+                    )
             several = zip(subscriptions, encoded, strict=True)
             if self._can_stage(len(encoded), encoded):
                 standing.stage([(each.id, each.expires, its[0]) for each, its in several])
@@ -252,7 +257,7 @@ class Matcher:
             else:
                 with self._lock.alone():
                     rows = [standing.add(each.id, each.expires, its) for each, its in several]
-                    self.index.add_clauses(np.concatenate([np.empty(0, np.int32), *rows]))
+                    self._enter(np.concatenate([_NO_ROWS, *rows]))
             self._renew()
 
     def _add_plain(self, subscription: Subscription, at: Point | None) -> bool:
@@ -338,7 +343,8 @@ class Matcher:
         """
         standing = self._standing
         return (
-            hasattr(self.index, "rebuilt")
+            self.max_bytes is None  # what it takes would be known too late
+            and hasattr(self.index, "rebuilt")
             and len(standing.staged) + more <= _MOST_STAGED
             and all(len(each) == 1 for each in clauses)
         )
@@ -376,10 +382,11 @@ class Matcher:
         with self._lock.change():
             with self.schema.attempt(self._lock.alone):
                 draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
-                self._check_room(draft.bytes_needed(), sum(p.wordless for p in draft.pieces))
+                rows = sum(piece.size for piece in draft.pieces)
+                wordless = sum(piece.wordless for piece in draft.pieces)
+                self._check_room(draft.bytes_needed(), clauses=rows, wordless=wordless)
                 for piece in draft.pieces:
                     self._standing.store.check_limits(piece)
-                rows = sum(piece.size for piece in draft.pieces)
                 rebuilds = _rebuilds(self.index)
                 if rebuilds is not None and rebuilds.outgrown(rows):
                     self._add_aside(draft, rebuilds)
@@ -394,7 +401,17 @@ class Matcher:
         rows = standing.extend(draft.pieces)
         hidden = standing.add_many(standing.ids, draft.expires, draft.pieces, rows, slots)
         standing.show(hidden)
-        self.index.add_clauses(hidden.rows)
+        self._enter(hidden.rows)
+
+    def _enter(self, rows: Rows) -> None:
+        """Give the index new rows; all of their subscriptions go again if that is too much."""
+        self.index.add_clauses(rows)
+        overfull = self._overfull()
+        if overfull is not None:
+            self.index.remove_clauses(rows)
+            for slot in np.unique(self._standing.slots_of(rows)).tolist():
+                self._standing.remove(slot)
+            raise overfull
 
     def _add_aside(self, draft: bulk.SubscriptionDraft, index: RebuiltIndex) -> None:
         """Add so much that the index is built anew; matches go on until all is there."""
@@ -410,6 +427,10 @@ class Matcher:
                 slots = entered.result()
             hidden = standing.add_many(ids, draft.expires, draft.pieces, rows, slots)
             fresh = index.rebuilt(np.concatenate([here, rows]))
+            more = fresh.memory_bytes() - self.index.memory_bytes()
+            overfull = self._overfull(more + ids.memory_bytes() - standing.ids.memory_bytes())
+            if overfull is not None:
+                raise overfull
             with self._lock.alone():
                 standing.show(hidden)
                 self.index = fresh
@@ -458,10 +479,13 @@ class Matcher:
             same = standing.expires.item(slot) == expires
             old = standing.rows_of(slot)
             with self.schema.attempt(self._lock.alone):
+                known = self.schema.memory_bytes()
                 clauses = encode_subscription(subscription, self.schema, self.space, at)
                 if self.max_bytes is not None:
                     more = _clause_bytes(clauses) - self._stored_bytes(old)
-                    self._check_room(more, _wordless(clauses))
+                    learnt = self.schema.memory_bytes() - known
+                    wordless = _wordless(clauses)
+                    self._check_room(more, learnt=learnt, clauses=len(clauses), wordless=wordless)
             if same and self._can_stage(1, (old, clauses)):
                 standing.stage_other(slot, clauses[0])
                 self._lock.offer()
@@ -482,6 +506,7 @@ class Matcher:
             if store.table.extra[row] >= 0:
                 floats = sum(2 + shape[1].size for shape in store.shapes(row))
                 total += 24 + 4 * int(store.words(row).size) + 8 * floats
+                total += residual_bytes(store.residuals.get(row, ()))
         return total
 
     # -- event matching --------------------------------------------------------
@@ -717,17 +742,27 @@ class Matcher:
                 self._add_singly(given, encoded)
                 return
             draft = bulk.encode_events(given, self.schema, self.space, intern=True)
-            self._check_room(draft.bytes_needed())
+            self._check_room(draft.bytes_needed(), events=draft.size)
             if draft.extended:
                 self._add_singly(draft.view, draft.encoded())
                 return
             slots = self._live.ids.add_many(*draft.id_bytes())
-            self.index.add_events(self._live.add_many(slots, draft.batch, draft.expires))
+            self._enter_events(self._live.add_many(slots, draft.batch, draft.expires))
 
     def _add_singly(self, events: Sequence[Event], encoded: Iterable[EncodedEvent]) -> None:
         self._check_new_ids([event.id for event in events])
         rows = [self._live.add(*each) for each in zip(events, encoded, strict=True)]
-        self.index.add_events(np.array(rows, np.int32))
+        self._enter_events(np.array(rows, np.int32))
+
+    def _enter_events(self, rows: Rows) -> None:
+        """Give the index new rows of events; they go again if that is too much."""
+        self.index.add_events(rows)
+        overfull = self._overfull()
+        if overfull is not None:
+            self.index.remove_events(rows)
+            for slot in self._live.slots_of(rows).tolist():
+                self._live.remove(slot)
+            raise overfull
 
     def _check_new_ids(self, ids: list[str]) -> None:
         seen: set[str] = set()
@@ -903,12 +938,13 @@ class Matcher:
         parts["total"] = sum(parts.values())
         return parts
 
-    def _check_room(self, wanted: int, wordless: int = 0) -> None:
+    def _check_room(self, wanted: int, *, learnt: int = 0, **coming: int) -> None:
         """Refuse an addition of `wanted` bytes that would break `max_bytes`.
 
-        `wordless` is how many clauses without words are among it.
+        It consists of so many rows (see `Coming`); `learnt` are the bytes by which the schema
+        has grown for them.
         """
-        if self.max_bytes is None or wanted <= 0:
+        if self.max_bytes is None or wanted + learnt <= 0:
             return
         have = self._memory()
         stored = have["clauses"] + have["regions"] + have["ids"] + have["events"]
@@ -916,15 +952,23 @@ class Matcher:
         # While there is little, its share is what it began with, and nothing to go by.
         share = min(have["index"] / stored, _MOST_SHARE) if stored > 4096 else 1.0
         index = have["index"] + int(wanted * share)
-        few, least = self.entry.start
-        if wordless and len(self._standing.store) + wordless > few:
-            index = max(index, least)
+        if hasattr(self.index, "least_bytes"):
+            rows = Coming(len(self.schema.columns), **coming)
+            index = max(index, self.index.least_bytes(rows))
         needed = have["total"] - have["index"] + wanted + index
         if needed > self.max_bytes:
-            raise CapacityError(
-                "bytes of this matcher", needed, self.max_bytes,
-                "raise max_bytes or remove subscriptions; nothing was added",
-            )  # fmt: skip
+            raise self._full(needed, self.max_bytes)
+
+    def _overfull(self, more: int = 0) -> CapacityError | None:
+        """The error for what was added but took more than was foreseen."""
+        if self.max_bytes is None:
+            return None
+        total = self._memory()["total"] + more
+        return self._full(total, self.max_bytes) if total > self.max_bytes else None
+
+    def _full(self, needed: int, limit: int) -> CapacityError:
+        hint = "raise max_bytes or remove subscriptions; nothing was added"
+        return CapacityError("bytes of this matcher", needed, limit, hint)
 
     def check_invariants(self) -> None:
         """Raise AssertionError where stores or index contradict themselves. Slow; for tests."""

@@ -134,9 +134,10 @@ def search_boxes(location: Box | Polygon, space: Space) -> list[Bounds]:
     """Where regions that may meet an extended location have to be looked for.
 
     On the globe a circle meets it by a projection in which edges are straight, so the
-    location can reach beyond its own longitudes and latitudes: at most by a cap of 1.6
+    location can reach beyond its own longitudes and latitudes: at most by a cap of 1.9
     times its diameter round one of its corners (the projection stretches distances by
-    no more than π/2 within a hemisphere).
+    no more than π/2 within a hemisphere, and by 1.87 where a small location crosses its
+    rim; of one that lies beyond, only corners count).
     """
     own = index_boxes(location, space)
     if space == "planar":
@@ -148,4 +149,4 @@ def search_boxes(location: Box | Polygon, space: Space) -> list[Bounds]:
     reach = max(float(geometry.haversine_m(lon, lat, float(x), float(y))) for x, y in points)
     if reach > 1_500_000:
         return [_WORLD]
-    return own + _pieces(_cap_bounds(lon, lat, 3.2 * reach + 1.0), space)
+    return own + _pieces(_cap_bounds(lon, lat, 3.8 * reach + 1.0), space)

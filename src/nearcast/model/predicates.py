@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -52,6 +52,7 @@ __all__ = [
     "StringRange",
     "as_region",
     "like_literal",
+    "residual_bytes",
 ]
 
 Relation = Literal["intersects", "within", "dwithin"]
@@ -378,6 +379,17 @@ class SpatialResidual:
 AttributeResidual: TypeAlias = NotEquals | In | NotIn | Like | StringRange | IsNull | NotNull
 Residual: TypeAlias = AttributeResidual | LacksWords | SpatialResidual
 Numbers: TypeAlias = "tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.float64]]"
+
+
+def residual_bytes(value: object) -> int:
+    """Roughly the bytes of residual predicates and what they consist of."""
+    if isinstance(value, str):
+        return 50 + 2 * len(value)  # that of LIKE is kept in pieces, too
+    if isinstance(value, tuple | frozenset):
+        return 50 + sum(8 + residual_bytes(each) for each in value) if value else 0
+    if is_dataclass(value):
+        return 50 + sum(8 + residual_bytes(getattr(value, each.name)) for each in fields(value))
+    return 24
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class Schema:
         if code == self.low.size:
             self.low, self.high = (np.resize(array, 2 * code) for array in (self.low, self.high))
         self.low[code], self.high[code] = math.inf, -math.inf
+        self._characters += len(name)
         self.columns.append((name, type_))
 
     # -- interning -------------------------------------------------------------
@@ -159,6 +160,7 @@ class Schema:
         self.era = object()
         for name, type_ in self.columns[columns:]:
             del self.codes[type_][name]
+            self._characters -= len(name)
         del self.columns[columns:]
         for codes, texts, kept in (
             (self.strings, self._string_list, strings),

@@ -7,7 +7,9 @@ we do differently, and why, is in `docs/indexes/mo-tree.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from nearcast.errors import ValidationError
 from nearcast.index.base import (
     Clauses,
     ClauseStore,
+    Coming,
     Counters,
     EventBatch,
     EventStore,
@@ -23,6 +26,7 @@ from nearcast.index.base import (
 )
 from nearcast.index.mo_tree import kernels
 from nearcast.index.mo_tree.attributes import Attribute, best_attributes, moved
+from nearcast.index.mo_tree.buckets import Buckets
 from nearcast.index.mo_tree.cells import OverlappingCells, overlapping_cells
 from nearcast.index.mo_tree.drawing import dot
 from nearcast.index.mo_tree.kernels import Layout
@@ -32,6 +36,8 @@ from nearcast.index.mo_tree.optimiser import cell_counts, cell_widths
 __all__ = ["MOTree"]
 
 _MOST_BUCKETS = 2**25
+#: Columns that an option may name: each costs a byte.
+_MOST_COLUMNS = 2**20
 #: A prefix keeps one bit a cell.
 _MOST_CELLS = 62
 #: The inverse of a narrower domain would not be finite.
@@ -64,7 +70,10 @@ class MOTree:
         attributes: Sequence[tuple[int, float, float]] | None = None,
     ) -> None:
         if attributes is not None:
+            attributes = [_checked(each) for each in attributes]
             height = min(height, len(attributes))
+        if eta is not None and not (isinstance(eta, int | float) and math.isfinite(eta)):
+            raise ValidationError("eta", eta, "give a number, or None for no bound")
         _require("height", height, 16)
         _require("levels", levels, 10)
         _require("disjoint_cells", disjoint_cells, _MOST_CELLS - 1)
@@ -164,6 +173,21 @@ class MOTree:
 
     # -- both ------------------------------------------------------------------
 
+    def least_bytes(self, coming: Coming) -> int:
+        """See `nearcast.index.base.ForeseenIndex`: empty buckets come all at once."""
+        members = (
+            self._wants.buckets.live + coming.clauses, self._live.buckets.live + coming.events
+        )  # fmt: skip
+        layers = max(1, len(self.attributes))
+        if not self._fixed and max(members) >= FEW:
+            layers = max(layers, min(self._height, coming.columns))
+        fan_outs = self.cells.size, self._disjoint + 1
+        return sum(
+            Buckets.empty_bytes(layers, fan_out)
+            for side, fan_out in zip(members, fan_outs, strict=True)
+            if side
+        )
+
     def memory_bytes(self) -> int:
         """Bytes of both sides' buckets, the empty ones included."""
         return self._wants.buckets.memory_bytes() + self._live.buckets.memory_bytes()
@@ -224,6 +248,20 @@ class MOTree:
         self._layout = self._layout_now()
         wants.refill(self._layout, wants.buckets.rows())
         live.refill(self._layout, live.buckets.rows())
+
+
+def _checked(attribute: Any) -> tuple[int, float, float]:
+    """A column and its domain as an option gives them."""
+    try:
+        column, low, high = attribute
+        fits = 0 <= column < _MOST_COLUMNS and column == int(column) and -math.inf < low <= high
+        if fits and high < math.inf:
+            return int(column), float(low), float(high)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValidationError(
+        "attributes", attribute, "give (column, low, high) with finite low ≤ high for each"
+    )
 
 
 def _require(name: str, value: int, most: int) -> None:

@@ -65,6 +65,12 @@ class Buckets:
 
     # -- looking ---------------------------------------------------------------
 
+    @staticmethod
+    def empty_bytes(height: int, fan_out: int) -> int:
+        """Bytes of buckets that hold nothing yet."""
+        prefixes = sum(fan_out**h for h in range(height))
+        return int(8 * prefixes + 9 * fan_out**height)
+
     @property
     def live(self) -> int:
         """Number of members."""
@@ -136,9 +142,9 @@ class Buckets:
     def reserve_rows(self, rows: int) -> None:
         """Make room for members with row numbers below `rows`."""
         had = self.table.home.shape[0]
-        if had == 0:
-            self._unfold()
         if rows > had:
+            if had == 0:
+                self._unfold()
             home = grown(self.table.home, rows)
             home[had:] = ABSENT
             self.table = self.table._replace(home=home)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from nearcast.index.base import (
     Clauses,
     ClauseStore,
+    Coming,
     Counters,
     EventBatch,
     EventStore,
@@ -310,6 +311,12 @@ class Pivot:
     def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
         """The live event rows that one clause wants."""
         return self._events.match_clause(clauses, row, now, counters)
+
+    def least_bytes(self, coming: Coming) -> int:
+        """See `nearcast.index.base.ForeseenIndex`: the first shelf of tiles comes all at once."""
+        if not coming.wordless or len(self._store) + coming.wordless <= _FEW:
+            return 0
+        return ClauseTiles.least_bytes(coming.columns)
 
     def memory_bytes(self) -> int:
         """Bytes of all parts."""

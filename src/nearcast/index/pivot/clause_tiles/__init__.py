@@ -88,6 +88,12 @@ def _no_tiles(dims: int, predicates: int) -> Tiles:
     )
 
 
+def _width(columns: int, predicates: int) -> tuple[int, int]:
+    """Columns of a shelf, and predicates of a clause that have codes, for so many of each."""
+    groups = -(-min(predicates, _MOST_PREDICATES) // kernels.AT_ONCE)
+    return min(max(columns, 4), _MOST_DIMS), kernels.AT_ONCE * max(1, groups)
+
+
 class ClauseTiles(TileTree):
     """The subscription side of `pivot`; see `nearcast.index.base.SubscriptionIndex`.
 
@@ -131,8 +137,20 @@ class ClauseTiles(TileTree):
         columns = np.count_nonzero(self._clauses.column_counts())
         counts = self._clauses.table.count[: self._clauses.rows]
         predicates = int(np.quantile(counts, 0.95)) if counts.size else _PREDICATES
-        groups = -(-min(predicates, _MOST_PREDICATES) // kernels.AT_ONCE)
-        return _no_tiles(int(np.clip(columns, 4, _MOST_DIMS)), kernels.AT_ONCE * max(1, groups))
+        return _no_tiles(*_width(int(columns), predicates))
+
+    @staticmethod
+    def least_bytes(columns: int) -> int:
+        """Bytes of one shelf, for clauses that may have a predicate on each of some columns.
+
+        Tables that are not made for the clauses that come (`_fresh_table`) have room for many.
+        """
+        tables = _no_tiles(*_width(_MOST_DIMS, max(columns, _PREDICATES)))._asdict()
+        del tables["where"]
+        return sum(
+            (1 if name in _OF_SHELVES else SHELF) * array.itemsize * int(np.prod(array.shape[1:]))
+            for name, array in tables.items()
+        )
 
     # -- shelves ----------------------------------------------------------------
 
