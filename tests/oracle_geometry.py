@@ -313,6 +313,8 @@ def place_near_point(place: Location, centre: Point, radius_m: float, space: str
         return near(exact(place), exact(centre), radius_m)
     if isinstance(place, Point):
         return haversine(centre.x, centre.y, place.x, place.y) <= radius_m
+    if places_meet(centre, place, space):  # large shapes are no longer themselves in the projection
+        return True
     away = [haversine(centre.x, centre.y, x, y) for ring in corners(place) for x, y in ring]
     if min(away) > EARTH_RADIUS_M * math.pi / 2:
         # On the far side of the globe a shape lies round the rim of the map: it only seems to

@@ -393,6 +393,19 @@ def test_long_texts_count_against_the_bound_wherever_they_are(index, given):
     assert matcher.memory()["clauses"] < 2**20
 
 
+@pytest.mark.parametrize(("index", "rows"), [("pivot", 64), ("mo-tree", 31)])
+def test_a_replacement_is_not_one_more(index, rows):
+    """One more subscription would need a structure that comes all at once; a change does not."""
+    matcher = Matcher(index=index, space=SPACE)
+    where = " AND ".join(f"{name} >= 1" for name in "abcdef")
+    matcher.add_subscriptions([Subscription(id=f"s{i}", where=where) for i in range(rows)])
+    matcher.max_bytes = matcher.memory()["total"] + 50_000
+    with pytest.raises(CapacityError):
+        matcher.add_subscriptions([Subscription(id="other", where=where)])
+    matcher.update_subscription(Subscription(id="s0", where=f"{where} AND g = 0"))
+    assert matcher.memory()["total"] <= matcher.max_bytes
+
+
 @pytest.mark.parametrize("index", registry.names())
 def test_a_long_string_counts_against_the_bound(index):
     matcher = Matcher(index=index, space=SPACE, max_bytes=500_000)

@@ -267,6 +267,9 @@ def test_metres_along_great_circles(first, second, metres) -> None:
             False,
         ),
         (Circle(0, 0, 19_900_000), Box(179, -2, 180, 2), True),  # by a corner
+        (Circle(0, 0, 1), Box(-179, -80, 179, 80), True),  # from one far side to the other
+        (Circle(90, 20, 1), Box(-180, -85, 180, 85), True),
+        (Circle(90, 86, 1), Box(-180, -85, 180, 85), False),
     ],
 )
 def test_a_shape_on_the_far_side_of_the_globe(here, there, meets) -> None:

@@ -15,8 +15,8 @@ from nearcast.index.base import new_counters
 from nearcast.index.clauses import ClauseBatch, ClauseStore, Extra
 from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
-from nearcast.index.pivot.clause_tiles import kernels as clause_kernels
-from nearcast.index.pivot.clause_tiles.kernels import SHELF
+from nearcast.index.pivot.clause_tiles.kernels import layout, matching
+from nearcast.index.pivot.clause_tiles.kernels.layout import SHELF
 from nearcast.index.pivot.kernels import ODD, TILE, deeper
 from nearcast.index.pivot.word_lists import kernels as word_kernels
 from nearcast.index.scan import Scan
@@ -1050,15 +1050,15 @@ def test_words_that_no_clause_asks_for_are_nobodys() -> None:
 @kernel
 def _compared(codes, codes_of_events, out):
     for i in range(out.shape[0]):
-        stop = codes.shape[1] - clause_kernels.ROW
-        holds, touched = clause_kernels._compare(codes[i], 0, stop, codes_of_events[i], 0)
+        stop = codes.shape[1] - layout.ROW
+        holds, touched = matching._compare(codes[i], 0, stop, codes_of_events[i], 0)
         out[i, 0], out[i, 1] = holds, touched
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
 def test_four_predicates_at_once_are_compared_as_one_by_one(groups):
     rng = np.random.default_rng(groups)
-    none, four = clause_kernels.NO_DIM, clause_kernels.AT_ONCE
+    none, four = layout.NO_DIM, layout.AT_ONCE
     shape = (300, four * groups)
     column = np.where(rng.random(shape) < 0.3, none, rng.integers(0, 24, shape))
     border = np.array([0, 1, 127, 128, 129, 254, 255])
@@ -1069,11 +1069,11 @@ def test_four_predicates_at_once_are_compared_as_one_by_one(groups):
     mostly = rng.random((shape[0], 1)) < 0.8  # or hardly any would hold
     low, high = np.where(mostly, low % 4, low), np.where(mostly, 255 - high % 4, high)
     low[column == none], high[column == none] = 0, 255
-    events = rng.integers(0, 255, (shape[0], clause_kernels.CODES)).astype(np.uint8)
-    events[:, none] = clause_kernels.ANY
-    codes = np.zeros((shape[0], 3 * shape[1] + clause_kernels.ROW), np.uint8)
+    events = rng.integers(0, 255, (shape[0], layout.CODES)).astype(np.uint8)
+    events[:, none] = layout.ANY
+    codes = np.zeros((shape[0], 3 * shape[1] + layout.ROW), np.uint8)
     for j in range(shape[1]):
-        at = j // four * clause_kernels.GROUP + j % four
+        at = j // four * layout.GROUP + j % four
         codes[:, at], codes[:, at + four], codes[:, at + 2 * four] = (
             column[:, j],
             low[:, j],

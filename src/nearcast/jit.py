@@ -48,7 +48,7 @@ def compiled() -> bool:
 
 def kernel_sources() -> list[Path]:
     """Every file that holds kernels."""
-    return sorted([*_PACKAGE.glob("kernels/*.py"), *_PACKAGE.glob("**/kernels.py")])
+    return sorted([*_PACKAGE.glob("**/kernels/*.py"), *_PACKAGE.glob("**/kernels.py")])
 
 
 @cache
@@ -62,7 +62,7 @@ def cache_directory() -> Path:
     return Path(root) / "kernels"
 
 
-_IMPORT = re.compile(r"^from (nearcast\.[\w.]+) import \(?\s*(\w+)", re.MULTILINE)
+_IMPORT = re.compile(r"^from (nearcast\.[\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def _imported_kernels(source: Path) -> set[Path]:
@@ -75,10 +75,10 @@ def _imported_kernels(source: Path) -> set[Path]:
         if path in found:
             continue
         found.add(path)
-        for module, name in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
             stem = _PACKAGE.joinpath(*module.split(".")[1:])
-            candidates = (stem.with_suffix(".py"), stem / f"{name}.py")
-            waiting += [c for c in candidates if c in known]
+            candidates = [stem / f"{name}.py" for name in re.findall(r"\w+", names)]
+            waiting += [c for c in [stem.with_suffix(".py"), *candidates] if c in known]
     return found
 
 

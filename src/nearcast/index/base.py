@@ -180,6 +180,8 @@ class Coming(NamedTuple):
     clauses: int = 0
     wordless: int = 0
     """Of the clauses, those without words."""
+    leaving: int = 0
+    """Clauses that go before the others come."""
     events: int = 0
 
 

@@ -506,12 +506,14 @@ def point_in_shape(kind, f, off, x, y, globe):
 
 @kernel
 def _meets_cap(kind, g, off, lon, lat, radius_m):
-    """Whether a box or polygon on the globe comes within a distance of a point.
+    """Whether a box or polygon on the globe holds a point or comes within a distance of it.
 
     On the far side of the globe, with every corner beyond a quarter turn, a shape lies round
     the rim of the map: it may seem to hold the centre, and straight edges between its corners
     run through the middle of the map. So only its corners count then.
     """
+    if point_in_shape(kind, g, off, lon, lat, True):
+        return True
     p = project(as_polygon(kind, g, off), lon, lat)
     nearest = _corner_distance(p)
     if nearest <= EARTH_RADIUS_M * math.pi / 2:

@@ -484,8 +484,8 @@ class Matcher:
                 if self.max_bytes is not None:
                     more = _clause_bytes(clauses) - self._stored_bytes(old)
                     learnt = self.schema.memory_bytes() - known
-                    wordless = _wordless(clauses)
-                    self._check_room(more, learnt=learnt, clauses=len(clauses), wordless=wordless)
+                    coming = {"clauses": len(clauses), "wordless": _wordless(clauses)}
+                    self._check_room(more, learnt=learnt, leaving=len(old), **coming)
             if same and self._can_stage(1, (old, clauses)):
                 standing.stage_other(slot, clauses[0])
                 self._lock.offer()

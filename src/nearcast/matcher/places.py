@@ -134,10 +134,10 @@ def search_boxes(location: Box | Polygon, space: Space) -> list[Bounds]:
     """Where regions that may meet an extended location have to be looked for.
 
     On the globe a circle meets it by a projection in which edges are straight, so the
-    location can reach beyond its own longitudes and latitudes: at most by a cap of 1.9
-    times its diameter round one of its corners (the projection stretches distances by
-    no more than π/2 within a hemisphere, and by 1.87 where a small location crosses its
-    rim; of one that lies beyond, only corners count).
+    location can reach beyond its own longitudes and latitudes, but not beyond a cap round
+    one of its corners, 3.8 times as wide as the farthest other corner is away (the projection
+    stretches distances by no more than π/2 within a hemisphere, and by 2.3 where a small
+    location crosses its rim; of one that lies beyond, only corners count).
     """
     own = index_boxes(location, space)
     if space == "planar":

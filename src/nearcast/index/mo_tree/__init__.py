@@ -176,7 +176,8 @@ class MOTree:
     def least_bytes(self, coming: Coming) -> int:
         """See `nearcast.index.base.ForeseenIndex`: empty buckets come all at once."""
         members = (
-            self._wants.buckets.live + coming.clauses, self._live.buckets.live + coming.events
+            self._wants.buckets.live - coming.leaving + coming.clauses,
+            self._live.buckets.live + coming.events,
         )  # fmt: skip
         layers = max(1, len(self.attributes))
         if not self._fixed and max(members) >= FEW:

@@ -314,7 +314,7 @@ class Pivot:
 
     def least_bytes(self, coming: Coming) -> int:
         """See `nearcast.index.base.ForeseenIndex`: the first shelf of tiles comes all at once."""
-        if not coming.wordless or len(self._store) + coming.wordless <= _FEW:
+        if not coming.wordless or len(self._store) - coming.leaving + coming.wordless <= _FEW:
             return 0
         return ClauseTiles.least_bytes(coming.columns)
 

@@ -1,4 +1,4 @@
-"""Clauses in tiles: event matching of `pivot`. See `kernels` for how a match works."""
+"""Clauses in tiles: event matching of `pivot`. See `kernels.layout` for how a match works."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import numpy.typing as npt
 
 from nearcast.index.base import Clauses, ClauseStore, Counters, EventBatch, Pairs, Rows
 from nearcast.index.columns import grown
-from nearcast.index.pivot.clause_tiles import kernels
+from nearcast.index.pivot.clause_tiles.kernels import changes, filling, matching
+from nearcast.index.pivot.clause_tiles.kernels.layout import (
+    AT_ONCE,
+    ROW,
+    SHELF,
+    pack_tiles,
+    words_of_shelf,
+)
 from nearcast.index.pivot.kernels import FEW, MAIN, NOTHING, ODD, TILE, WORDS
 from nearcast.index.pivot.tree import F8, Intervals, Nodes, TileTree, in_parallel
 
 __all__ = ["ClauseTiles", "Tiles"]
 
-SHELF = kernels.SHELF
 #: Tiles that a shelf is given at first: the rest of its places is for tiles that split.
 _STOCK = 28
 _MOST_DIMS = 24
@@ -76,22 +82,22 @@ def _no_tiles(dims: int, predicates: int) -> Tiles:
         order=np.empty((0, dims), np.uint8),
         asked=np.empty(0, np.int64),
         rows=np.empty((0, TILE), np.int32),
-        codes=np.empty((0, TILE * (3 * predicates + kernels.ROW)), np.uint8),
+        codes=np.empty((0, TILE * (3 * predicates + ROW)), np.uint8),
         entered=np.empty(0, np.int64),
         limit=np.empty(0, np.int64),
         dims=np.empty(0, np.int64),
         dim_attr=np.empty((0, dims), np.int32),
         dim_low=np.empty((0, dims)),
         dim_scale=np.empty((0, dims)),
-        bits=np.empty((0, kernels.words_of_shelf(dims)), np.uint64),
+        bits=np.empty((0, words_of_shelf(dims)), np.uint64),
         where=np.empty(0, np.int32),
     )
 
 
 def _width(columns: int, predicates: int) -> tuple[int, int]:
     """Columns of a shelf, and predicates of a clause that have codes, for so many of each."""
-    groups = -(-min(predicates, _MOST_PREDICATES) // kernels.AT_ONCE)
-    return min(max(columns, 4), _MOST_DIMS), kernels.AT_ONCE * max(1, groups)
+    groups = -(-min(predicates, _MOST_PREDICATES) // AT_ONCE)
+    return min(max(columns, 4), _MOST_DIMS), AT_ONCE * max(1, groups)
 
 
 class ClauseTiles(TileTree):
@@ -199,7 +205,7 @@ class ClauseTiles(TileTree):
         in_parallel(work, count, least=1)
 
     def _fill(self, rows: Rows, runs: Any, tiles: I8, *, fits: bool) -> None:
-        kernels.fill(
+        filling.fill(
             self._clauses.table, self._tiles, self._nodes.kid, rows, runs, tiles, fits,
             self._clauses.columns,
         )  # fmt: skip
@@ -213,17 +219,17 @@ class ClauseTiles(TileTree):
     def _refit(self, shelf: int) -> None:
         """Choose a shelf's columns anew, by what stands there now."""
         tiles = self._on(shelf)
-        rows, runs = kernels.gather(self._tiles, tiles)
+        rows, runs = filling.gather(self._tiles, tiles)
         self._fill(rows, runs, tiles, fits=True)
 
     def _divide(self, shelf: int) -> None:
         """Give half of a shelf's tiles to a new one: those on one side of a column."""
         tiles = self._on(shelf)
-        centres = kernels.centres(self._tiles, tiles)
+        centres = filling.centres(self._tiles, tiles)
         column = int(np.argmax(centres.var(axis=0)))
         tiles = tiles[np.argsort(centres[:, column], kind="stable")]
         leaving = np.sort(tiles[tiles.size // 2 :])
-        rows, runs = kernels.gather(self._tiles, leaving)
+        rows, runs = filling.gather(self._tiles, leaving)
         other = self._new_shelves(1)
         places = np.array([self._spare[other].pop() for _ in leaving], np.int64)
         self._clear(leaving)
@@ -251,7 +257,7 @@ class ClauseTiles(TileTree):
         if t.entered[shelf] >= t.limit[shelf]:
             self._refit(shelf)
             return
-        rows, _ = kernels.gather(t, np.array([tile], np.int64))
+        rows, _ = filling.gather(t, np.array([tile], np.int64))
         runs, left_out = self._plan(node, rows, odd, TILE - 1)
         self._clear(np.array([tile], np.int64))
         if len(self._spare[shelf]) < len(runs):
@@ -278,7 +284,7 @@ class ClauseTiles(TileTree):
         """
         tables, pack = self._packed
         if tables[0] is not c or tables[1] is not n or tables[2] is not t:
-            pack = kernels.pack_tiles(
+            pack = pack_tiles(
                 c.start, c.count, c.low, c.high,
                 n.attr, n.low, n.high, n.kid, n.split, n.at, n.bottom, n.top,
                 t.live, t.alive, t.rest, t.order, t.asked, t.rows, t.codes, t.entered, t.limit,
@@ -288,7 +294,7 @@ class ClauseTiles(TileTree):
         return pack
 
     def _insert_many(self, rows: Rows, first: int, root: int) -> tuple[int, int, bool]:
-        insert = kernels.insert_few if rows.size <= FEW else kernels.insert_many
+        insert = changes.insert_few if rows.size <= FEW else changes.insert_many
         at, node, odd = insert(self._pack(), self._clauses.table.attr, rows, first, root)
         if rows.size > FEW:  # tables may be replaced long before the next change
             self._packed = _NO_PACK
@@ -301,20 +307,20 @@ class ClauseTiles(TileTree):
             self._add(coming)
 
     def move_plain(self, *given: Any) -> tuple[int, int, bool]:
-        """See `kernels.move_plain`; where there is a node, `enter_late`."""
-        done: tuple[int, int, bool] = kernels.move_plain(self._pack(), *given)
+        """See `changes.move_plain`; where there is a node, `enter_late`."""
+        done: tuple[int, int, bool] = changes.move_plain(self._pack(), *given)
         return done
 
     def add_plain(self, row: int, *given: Any) -> tuple[int, int, bool]:
-        """See `kernels.add_plain`; where there is a node, `enter_late`."""
+        """See `changes.add_plain`; where there is a node, `enter_late`."""
         if row >= self._tiles.where.size:
             self._make_known(row + 1)
-        done: tuple[int, int, bool] = kernels.add_plain(self._pack(), *given)
+        done: tuple[int, int, bool] = changes.add_plain(self._pack(), *given)
         return done
 
     def remove_plain(self, *given: Any) -> tuple[int, int, int, int, int]:
-        """See `kernels.remove_plain`."""
-        done: tuple[int, int, int, int, int] = kernels.remove_plain(self._pack(), *given)
+        """See `changes.remove_plain`."""
+        done: tuple[int, int, int, int, int] = changes.remove_plain(self._pack(), *given)
         return done
 
     def enter_late(self, row: int, node: int, odd: bool) -> None:
@@ -337,7 +343,7 @@ class ClauseTiles(TileTree):
         """Walk down with one event."""
         c, n, t = self._clauses.table, self._nodes, self._tiles
         seen = counters[1]
-        match = kernels.match_event_briefly if self._tiles_met <= _BRIEF else kernels.match_event
+        match = matching.match_event_briefly if self._tiles_met <= _BRIEF else matching.match_event
         found: Rows = match(
             self._pack_of(c, n, t), c.attr,
             batch.start, batch.attr, batch.value, batch.columns, at, counters,
@@ -347,7 +353,7 @@ class ClauseTiles(TileTree):
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """Walk down with all events of a batch at once."""
-        found: Pairs = kernels.match_events(
+        found: Pairs = matching.match_events(
             self._clauses.table, self._nodes, self._tiles, batch, counters
         )
         return found
@@ -360,5 +366,5 @@ class ClauseTiles(TileTree):
         t = self._tiles
         places = t.where[live]
         records = t.codes.reshape(-1, t.codes.shape[1] // TILE)[places]
-        behind = np.ascontiguousarray(records[:, -kernels.ROW :]).view(np.int32).ravel()
+        behind = np.ascontiguousarray(records[:, -ROW:]).view(np.int32).ravel()
         assert np.array_equal(behind, live)

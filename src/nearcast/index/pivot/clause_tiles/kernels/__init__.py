@@ -1,0 +1,1 @@
+"""The kernels of clause tiles; `layout` says how a match works."""
