@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -26,6 +28,35 @@ def move(array, source, target):
     prefetch(array, source)
     _moved(array, source, target)
 """
+
+
+def modules_of(path: Path) -> set[str]:
+    """All that a module imports, by Python's own parser."""
+    nodes = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ImportFrom)]
+    named = {f"{n.module}.{alias.name}" for n in nodes for alias in n.names}
+    return named | {str(n.module) for n in nodes}
+
+
+@pytest.mark.parametrize("path", jit.kernel_sources(), ids=lambda path: "/".join(path.parts[-3:]))
+def test_compiled_kernels_are_kept_by_all_that_they_stand_on(path):
+    """Compiled code holds what it calls: stale code would go on giving old answers."""
+    package = Path(jit.__file__).parent.parent
+    name = {".".join(p.relative_to(package).with_suffix("").parts): p for p in jit.kernel_sources()}
+    known = jit._imported_kernels(path)
+    assert path in known
+    for each in known:
+        assert {name[m] for m in modules_of(each) if m in name} <= known
+
+
+def test_every_kernel_is_in_a_source_of_kernels():
+    """Those elsewhere would be kept without regard to what they stand on."""
+    package = Path(jit.__file__).parent
+    given = {
+        path
+        for path in package.glob("**/*.py")
+        if path.name != "jit.py" and "nearcast.jit.kernel" in modules_of(path)
+    }
+    assert given <= set(jit.kernel_sources())
 
 
 def loaded(path) -> ModuleType:
