@@ -37,7 +37,8 @@ _EVENTS = (
     Event(id="there", attributes={"price": 20}, location=Point(30.0, 30.0)),
     Event(id="wide", location=Box(0.5, 0.5, 1.5, 1.5)),
 )
-_PEOPLE, _OFFERS = 50, 600  # enough events for a batch to be split among threads
+_FEW, _MANY = 50, 1200  # subscriptions: with many, every structure of an index comes into being
+_OFFERS = 600  # enough events for a batch to be split among threads
 _WANTED = {
     "everywhere": ["all", "cheap"],
     "here": ["all", "box", "cheap", "circle", "name", "polygon", "words"],
@@ -46,29 +47,46 @@ _WANTED = {
 }
 
 
-def rehearse(index: str) -> None:
-    """Match in both directions, one by one and in bulk; raise BenchError at a wrong answer."""
+def rehearse(index: str, *, fully: bool = False) -> None:
+    """Match in both directions, one by one and in bulk; raise BenchError at a wrong answer.
+
+    Fully: with structures that only larger numbers call for, which take as long again.
+    """
     entry = registry.entry(index)
     for space in ("globe", "planar"):
         if entry.subscriptions is not None:
             _expect(index, _forwards(index, space), entry.approximate)
         if entry.events is not None:
             _expect(index, _backwards(index, space), entry.approximate)
-    _in_bulk(index)
+    _in_bulk(index, _MANY if fully else _FEW)
 
 
-def _in_bulk(index: str) -> None:
+def _in_bulk(index: str, people: int) -> None:
     """Arrow tables of seeded workloads: intervals and boxes, words, circles and filters."""
     entry = registry.entry(index)
     for source in (workload("mo"), workload("lf"), workload("city", radius_m=1000.0, n_shops=20)):
-        subscriptions, events = source.subscription_table(_PEOPLE), source.event_table(_OFFERS)
+        subscriptions, events = source.subscription_table(people), source.event_table(_OFFERS)
         matcher = Matcher(index=index, space=source.space)
         if entry.subscriptions is not None:
             matcher.add_subscriptions(subscriptions)
             matcher.match_events(events)
+            _one_by_one(matcher)
         if entry.events is not None:
             matcher.add_events(events)
+            for subscription in _SUBSCRIPTIONS:
+                matcher.match_subscription(subscription)
         matcher.check_invariants()
+
+
+def _one_by_one(matcher: Matcher) -> None:
+    """Single subscriptions come, move and go, and single events are matched, among many."""
+    matcher.add_subscriptions(_SUBSCRIPTIONS)
+    for subscription in _SUBSCRIPTIONS:
+        matcher.remove_subscription(subscription.id)
+        matcher.add_subscriptions([subscription])
+        matcher.update_subscription(subscription)
+    for event in _EVENTS:
+        matcher.match_event(event)
 
 
 def _forwards(index: str, space: Space) -> set[tuple[str, str]]:

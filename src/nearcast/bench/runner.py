@@ -44,6 +44,8 @@ def measure(trial: Trial, repetitions: int = 5, listener: Listener = _unheard) -
     listener(f"{label}: computing the truth")
     truth = trial.truth()
     stands: list[_Stand] = []
+    gc.collect()
+    gc.freeze()  # what is there is not searched again before every run: small ones take less
     try:
         for contender in trial.contenders:
             listener(f"{label}: building {contender.name}")
@@ -58,6 +60,7 @@ def measure(trial: Trial, repetitions: int = 5, listener: Listener = _unheard) -
                 stand.repeat()
         return [stand.measurement() for stand in stands]
     finally:
+        gc.unfreeze()
         for stand in stands:
             stand.task.close()
 

@@ -10,6 +10,7 @@ from time import perf_counter
 from nearcast import jit
 from nearcast.cli.findings import Finding
 from nearcast.errors import MissingExtraError
+from nearcast.index import registry
 
 __all__ = ["warm"]
 
@@ -20,6 +21,7 @@ def warm(names: list[str]) -> Iterator[Finding]:
     With several cores in as many processes: the compiler holds the GIL, and what one
     process compiles the others find on disk.
     """
+    names = sorted(names, key=lambda name: name != registry.entry("auto").name)  # it takes longest
     processes = min(jit.parallel_threads(), len(names))
     if processes <= 1:
         yield from map(_rehearsed, names)
@@ -38,7 +40,7 @@ def _rehearsed(name: str) -> Finding:
 
     started = perf_counter()
     try:
-        rehearsal.rehearse(name)
+        rehearsal.rehearse(name, fully=True)
     except MissingExtraError as error:
         return Finding("note", name, str(error))
     except Exception as error:

@@ -34,7 +34,7 @@ from nearcast.index.base import (
 )
 from nearcast.jit import parallel_threads
 from nearcast.kernels import verify
-from nearcast.matcher import bulk
+from nearcast.matcher import bulk, room
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
@@ -54,7 +54,6 @@ from nearcast.matcher.residual import Place, residuals_hold, shape_meets
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
 from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
-from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 
@@ -65,7 +64,6 @@ Subscriptions: TypeAlias = Iterable[Subscription] | Any
 Events: TypeAlias = Iterable[Event] | Any
 """Events, or an Arrow table or record batch of them."""
 
-_MOST_SHARE = 3.0  # bytes of an index for a byte it stores, as far as can be foreseen
 _MOST_STAGED = 1024  # changes that may wait for the next match
 _NO_ROWS = np.empty(0, np.int32)
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
@@ -247,9 +245,8 @@ class Matcher:
                 if self.max_bytes is not None:
                     every = [clause for clauses in encoded for clause in clauses]
                     ids = sum(len(each.id.encode()) for each in subscriptions)
-                    self._check_room(
-                        _clause_bytes(every) + ids, clauses=len(every), wordless=_wordless(every)
-                    )
+                    coming = {"clauses": len(every), "wordless": room.wordless(every)}
+                    self._check_room(room.clause_bytes(every) + ids, **coming)
             several = zip(subscriptions, encoded, strict=True)
             if self._can_stage(len(encoded), encoded):
                 standing.stage([(each.id, each.expires, its[0]) for each, its in several])
@@ -482,9 +479,9 @@ class Matcher:
                 known = self.schema.memory_bytes()
                 clauses = encode_subscription(subscription, self.schema, self.space, at)
                 if self.max_bytes is not None:
-                    more = _clause_bytes(clauses) - self._stored_bytes(old)
+                    more = room.clause_bytes(clauses) - room.stored_bytes(standing.store, old)
                     learnt = self.schema.memory_bytes() - known
-                    coming = {"clauses": len(clauses), "wordless": _wordless(clauses)}
+                    coming = {"clauses": len(clauses), "wordless": room.wordless(clauses)}
                     self._check_room(more, learnt=learnt, leaving=len(old), **coming)
             if same and self._can_stage(1, (old, clauses)):
                 standing.stage_other(slot, clauses[0])
@@ -496,18 +493,6 @@ class Matcher:
                     rows = standing.add(subscription.id, subscription.expires, clauses)
                     self.index.add_clauses(rows)
             self._renew()
-
-    def _stored_bytes(self, rows: list[int]) -> int:
-        """What `_clause_bytes` was for these rows when they were added."""
-        store = self._standing.store
-        total = 0
-        for row in rows:
-            total += 80 + 18 * int(store.table.count[row])
-            if store.table.extra[row] >= 0:
-                floats = sum(2 + shape[1].size for shape in store.shapes(row))
-                total += 24 + 4 * int(store.words(row).size) + 8 * floats
-                total += residual_bytes(store.residuals.get(row, ()))
-        return total
 
     # -- event matching --------------------------------------------------------
 
@@ -680,9 +665,9 @@ class Matcher:
         has_shapes = self._standing.store.has_shapes
         wide = search_boxes(location, self.space) if has_shapes else []
         counters[3:] = 0  # a cost model's numbers are to be those of the box
-        room = None if self.max_bytes is None else self.max_bytes - self._memory()["total"]
+        left = None if self.max_bytes is None else self.max_bytes - self._memory()["total"]
         parts = [
-            self.index.match_boxes(batch, np.array([box]), counters, room)[1]
+            self.index.match_boxes(batch, np.array([box]), counters, left)[1]
             for box in dict.fromkeys(index_boxes(location, self.space) + wide)
         ]
         rows: Rows = np.unique(np.concatenate(parts))
@@ -946,29 +931,17 @@ class Matcher:
         """
         if self.max_bytes is None or wanted + learnt <= 0:
             return
-        have = self._memory()
-        stored = have["clauses"] + have["regions"] + have["ids"] + have["events"]
-        # The index grows with what it stores; before the first row, as much again is assumed.
-        # While there is little, its share is what it began with, and nothing to go by.
-        share = min(have["index"] / stored, _MOST_SHARE) if stored > 4096 else 1.0
-        index = have["index"] + int(wanted * share)
-        if hasattr(self.index, "least_bytes"):
-            rows = Coming(len(self.schema.columns), **coming)
-            index = max(index, self.index.least_bytes(rows))
-        needed = have["total"] - have["index"] + wanted + index
+        rows = Coming(len(self.schema.columns), **coming)
+        needed = room.foreseen(self._memory(), self.index, wanted, rows)
         if needed > self.max_bytes:
-            raise self._full(needed, self.max_bytes)
+            raise room.full(needed, self.max_bytes)
 
     def _overfull(self, more: int = 0) -> CapacityError | None:
         """The error for what was added but took more than was foreseen."""
         if self.max_bytes is None:
             return None
         total = self._memory()["total"] + more
-        return self._full(total, self.max_bytes) if total > self.max_bytes else None
-
-    def _full(self, needed: int, limit: int) -> CapacityError:
-        hint = "raise max_bytes or remove subscriptions; nothing was added"
-        return CapacityError("bytes of this matcher", needed, limit, hint)
+        return room.full(total, self.max_bytes) if total > self.max_bytes else None
 
     def check_invariants(self) -> None:
         """Raise AssertionError where stores or index contradict themselves. Slow; for tests."""
@@ -1020,17 +993,3 @@ def _rechecked(table: Any, batch: EventBatch, events: Rows, rows: Rows) -> Pairs
     """The pairs of an approximate index that really hold."""
     count = verify.keep_true(table, batch, events, rows)
     return events[:count], rows[:count]
-
-
-def _wordless(clauses: Iterable[EncodedClause]) -> int:
-    return sum(clause.extra is None or not clause.extra.words for clause in clauses)
-
-
-def _clause_bytes(clauses: Iterable[EncodedClause]) -> int:
-    """Bytes that clauses will take in the store, ids included roughly."""
-    total = 0
-    for attr, _, _, extra in clauses:
-        total += 80 + 18 * len(attr)
-        if extra is not None:
-            total += bulk.extra_bytes(extra)
-    return total
