@@ -4,6 +4,7 @@ runs which of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: Tests run Spark for seconds: what its JVMs would compile thoroughly does not pay any more.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 #: Tests that start Spark in processes of their own.
 _ALONE = ("test_spark_bench.py", "test_spark_cluster.py", "test_spark_connect.py")
 
