@@ -16,7 +16,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast import Around, Box, Circle, Event, Matcher, Point, Polygon, Subscription, jit
+from nearcast import Around, Box, Circle, Event, Matcher, Point, Polygon, Subscription
 from nearcast.datasets import workload
 from nearcast.errors import (
     BatchError,
@@ -384,7 +384,6 @@ def test_an_index_that_begins_with_much_is_foreseen() -> None:
     assert roomy.memory()["total"] < 3_000_000
 
 
-@pytest.mark.skipif(not jit.compiled(), reason="about bytes, and takes many rows")
 @pytest.mark.parametrize("expected", [100, 1])
 def test_what_boxes_are_matched_with_is_within_the_bound(monkeypatch, expected: int) -> None:
     monkeypatch.setattr("nearcast.index.pivot.boxed._TAKES", expected)

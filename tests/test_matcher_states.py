@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from nearcast import Event, Matcher, Point, Subscription, jit
+from nearcast import Event, Matcher, Point, Subscription
 from nearcast.errors import BatchError, UnknownIdError
 from nearcast.index import registry
 from nearcast.model.geometry import Space
@@ -164,7 +164,7 @@ def _over(expires: int | None, now: int) -> bool:
 
 
 STEPS = settings(
-    max_examples=25 if jit.compiled() else 10,
+    max_examples=25,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

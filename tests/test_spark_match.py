@@ -117,14 +117,14 @@ def rich() -> Case:
 
 
 @pytest.mark.parametrize("options", PLANS)
-def test_many_partitions_some_of_them_empty(
+def test_two_hundred_partitions_many_of_them_empty(
     spark: SparkSession, rich: Case, options: dict[str, Any]
 ):
     few = Case(rich.subscriptions.slice(0, 60), rich.events.slice(0, 60))
     assert few.wanted
-    streaming = 2 if options is REVERSED else 80
+    streaming = 2 if options is REVERSED else 200
     events = frame(spark, few.events, streaming)
-    subscriptions = frame(spark, few.subscriptions, 82 - streaming)
+    subscriptions = frame(spark, few.subscriptions, 202 - streaming)
     assert counted(match(events, subscriptions, **options).toArrow()) == few.wanted
 
 
