@@ -273,7 +273,7 @@ def test_metres_along_great_circles(first, second, metres) -> None:
     ],
 )
 def test_shapes_that_are_large_or_on_the_far_side_of_the_globe(here, there, meets) -> None:
-    """Round the antipode a shape lies round the rim of the map: it only seems to hold the centre."""
+    """Round the antipode a shape lies round the rim of the map, and seems to hold the centre."""
     event = Event(id="e", location=there)
     assert oracle_geometry.place_in_region(there, here, "globe") == meets
     for index in ("scan", "pivot"):
