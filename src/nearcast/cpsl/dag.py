@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from nearcast.clock import Micros
-from nearcast.cpsl.compile import Plan
+from nearcast.cpsl.compile import Plan, speaks_of
 from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.location_index import LocationIndex
 from nearcast.cpsl.operators.constraints import Constraints
@@ -211,7 +211,8 @@ class Graph:
                 joining = _joining(plan, "first-matching")
                 return NotFollowing(names, height, tie, params[0], mode, joining, lags[0])
             case "not-enclosed":
-                return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]))
+                speak_of = speaks_of(plan.inputs[0]), speaks_of(plan.inputs[1])
+                return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]), speak_of)
             case "count":
                 return Count(names, height, params[0], mode)
             case "period":
