@@ -127,6 +127,7 @@ class Naive:
         self.now = 0
         self.begun: int | None = None
         self.current: dict[Any, list[Seen]] = {}
+        self.arrival_time: dict[Any, int] = {}
         self.timer: tuple[Any, int] | None = None
 
     def run(self, history: list[Event], until: int) -> list[Found]:
@@ -138,6 +139,7 @@ class Naive:
             found += self._one_step(_end(event), event, None)
         self._begin(until)
         found += self._fire_before(until + 1)
+        self.now = until
         return [_found(one) for one in found if not one.opens]
 
     def _begin(self, now: int) -> None:
@@ -589,8 +591,6 @@ class Naive:
 
     # -- repetition ------------------------------------------------------------------
 
-    arrival_time: dict[Any, int]
-
     def _repetition(self, e: Any) -> list[Seen]:
         if isinstance(e, ast.Period):
             return self._period(e)
@@ -832,9 +832,16 @@ def naive(
     tolerance: float = 1.0,
 ) -> list[Found]:
     """All detections of a pattern in a history, in order."""
-    interpreter = Naive(pattern, mode, longest, tolerance)
-    interpreter.arrival_time = {}
-    return interpreter.run(history, until)
+    return Naive(pattern, mode, longest, tolerance).run(history, until)
+
+
+def kept(
+    pattern: ast.Pattern, history: list[Event], mode: str, until: int, longest: int | None = None
+) -> int:
+    """How many instances the joints of a pattern have to keep after a history."""
+    interpreter = Naive(pattern, mode, longest)
+    interpreter.run(history, until)
+    return interpreter.alive()
 
 
 def located(event: Event) -> bool:

@@ -7,8 +7,8 @@ plans. Two things are decided here.
 joint of its operands. If an operand is itself such an operator and uses a variable that is
 also used outside of it, both are one joint: its inputs are the distinct operands, each
 variable once, and all constraints must hold of one combination. So the same instance stands
-behind every use, an instance that is of no use to one constraint is dropped for all of them
-(the paper's event invalidation), and consumption is decided once.
+behind every use, an instance that is of no more use is dropped for all constraints at once (the
+paper's event invalidation), and consumption is decided once.
 
 **Bounds.** `lag` is how long after its end an instance may still arrive (only `P(t)` delays),
 `span` how long an instance can be. From both follows until when a partner is worth keeping.

@@ -224,8 +224,8 @@ class Joint(Node):
             until = min(until, arrival)
         else:
             return until
-        for number, candidate in self.queues[port].items.items():
-            others = ((p, one) for p, one in enumerate(chosen) if one is not None)
+        others = [(p, one) for p, one in enumerate(chosen) if one is not None]
+        for number, candidate in self.queues[port].partners(others[0][1]):
             if not moments.fits(port, candidate) or not all(
                 moments.agree(port, candidate, p, one) for p, one in others
             ):
