@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nearcast.cpsl import ast
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.detector import Detector
+from nearcast.cpsl.operators.joint import Joint
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Point
 from tests.cpsl_naive import Found
@@ -141,6 +142,65 @@ def variable_patterns(draw: st.DrawFn) -> ast.Pattern:
         ast.Definition(n, draw(st.one_of(leaves, leaves, operators(leaves)))) for n in sorted(used)
     )
     return ast.Pattern(whole, definitions)
+
+
+def _ties(of: list[Any]) -> st.SearchStrategy[Any]:
+    """Operators over operands of which the earlier ones are mostly the first in time."""
+    number, within = st.integers(0, len(of) - 1), st.integers(2, 8)
+    rows = st.lists(number, min_size=3, max_size=3, unique=len(of) > 2).map(sorted)
+    mixed = st.lists(number, min_size=3, max_size=3)
+    three = st.one_of(rows, rows, rows, mixed).map(lambda row: [of[i] for i in row])
+    return st.one_of(
+        st.builds(lambda x, t: ast.HappenBetween(ast.Following(x[0], t), x[1]), three, within),
+        st.builds(lambda x, t: ast.HappenBetween(ast.Following(x[0], t), x[2]), three, within),
+        st.builds(lambda x, t: ast.HappenAfter(ast.Following(x[0], t), x[1]), three, lengths),
+        st.builds(lambda x: ast.HappenBetween(ast.Enclosed(x[0], x[2]), x[1]), three),
+        st.builds(lambda x: ast.HappenAfter(ast.Enclosed(x[0], x[1]), x[2]), three),
+        st.builds(lambda x: ast.Concurrent(x[0], x[1]), three),
+        st.builds(lambda x, d: ast.Distance(x[0], d[0], d[1], x[2]), three, distances),
+        st.builds(lambda x, t: ast.HappenBetween(ast.Fixed(1, t), x[0]), three, st.integers(6, 20)),
+        st.builds(lambda x, t: ast.HappenAfter(ast.Fixed(0, t), x[2]), three, lengths),
+        st.builds(lambda x: ast.And((x[0], x[2])), three),
+    )
+
+
+@st.composite
+def shared_patterns(draw: st.DrawFn) -> ast.Pattern:
+    """Patterns in which variables tie three inputs and more, in every way to bound their times."""
+    operands: list[Any] = [ast.Reference(n) for n in "abcd"[: draw(st.integers(2, 4))]]
+    operands.append(kind(3))
+    first = draw(_ties(operands))
+    nested = draw(st.sampled_from([[], [], [first]]))  # an operand that is an operator itself
+    more = draw(st.lists(_ties([*nested, *operands]), min_size=1, max_size=2))
+    whole = ast.And((first, *more))
+    used = sorted({n.name for n in ast.walk(whole) if isinstance(n, ast.Reference)})
+    leaves = draw(st.sampled_from([plain, plain, bound]))
+    odd = st.one_of(operators(leaves), st.builds(ast.Period, st.integers(1, 4), leaves))
+    definitions = [
+        ast.Definition(n, draw(odd if draw(st.integers(0, 5)) == 0 else leaves)) for n in used
+    ]
+    return ast.Pattern(whole, tuple(definitions))
+
+
+@st.composite
+def enclosed_negations(draw: st.DrawFn) -> ast.Pattern:
+    """`!(A;B)C` whose operands come late, last, repeat and share values, or do not."""
+    leaves = draw(st.sampled_from([plain, bound, st.one_of(plain, bound)]))
+    late = st.builds(ast.Period, st.integers(1, 4), leaves)
+    either = st.builds(lambda a, b: ast.Or((a, b)), leaves, st.one_of(leaves, late))
+    long = st.builds(ast.Count, st.just(2), leaves)
+    of = st.one_of(leaves, leaves, late, late, either, long)
+    return ast.Pattern(ast.Negation(ast.Enclosed(draw(of), draw(of)), draw(of)))
+
+
+def pending(composite: Composite, history: list[Event], until: int, **options: Any) -> int:
+    """How many instances wait at the joints of a detector after a history."""
+    detector = Detector("planar", **options)
+    detector.add(composite)
+    detector.feed(history)
+    detector.advance(until)
+    nodes = detector._graph.nodes.values()
+    return sum(len(node.pending()) for node in nodes if isinstance(node, Joint))
 
 
 def detected(composite: Composite, history: list[Event], until: int, **options: Any) -> list[Found]:

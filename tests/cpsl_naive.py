@@ -1,8 +1,9 @@
 """CPSL by definition: any pattern over a whole history, nothing dropped, nothing indexed.
 
-Every operator looks at the full list of what its operands have produced so far. An instance
-*waits* if it came before, was not used, and can still be of use; what that means is written
-down once an operator, in `_useful`. Geometry is exact, on a plane.
+Every operator looks at the full list of what its operands have produced so far; an instance
+waits if it came before and was not used. Only *chronicle* asks for more, because its oldest
+instance must not be one that is dead: `_alive` says when nothing that may still come can
+complete a combination with it, by trying every one. Geometry is exact, on a plane.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from nearcast.cpsl import ast
 from nearcast.cpsl.compile import tie_break
-from nearcast.cpsl.predicates import evaluate
+from nearcast.cpsl.predicates import binds, evaluate, variables
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 from tests import oracle_geometry as exact
@@ -37,6 +38,15 @@ class Seen:
     def shape(self) -> Any:
         points = [p for _, event in self.parts for p in _corners(event)]
         return [hull(points)] if points else None
+
+
+class Later:
+    """What is still to come at an operand: of any value, anywhere; only its time is bounded."""
+
+
+LATER = Later()
+#: A difference of two moments and its bound: first - second <= third. None is moment 0.
+Difference = tuple[Any, Any, float]
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,7 @@ class Naive:
         self.now = 0
         self.begun: int | None = None
         self.current: dict[Any, list[Seen]] = {}
+        self.arrival_time: dict[Any, int] = {}
         self.timer: tuple[Any, int] | None = None
 
     def run(self, history: list[Event], until: int) -> list[Found]:
@@ -128,6 +139,7 @@ class Naive:
             found += self._one_step(_end(event), event, None)
         self._begin(until)
         found += self._fire_before(until + 1)
+        self.now = until
         return [_found(one) for one in found if not one.opens]
 
     def _begin(self, now: int) -> None:
@@ -335,7 +347,7 @@ class Naive:
                 return a.end < b.start and b.end <= a.end + t if between else b.start > a.end + t
             c = views[2]
             if between:
-                return a.end < c.start and c.end < b.start
+                return a.end < b.start and a.end < c.start and c.end < b.end
             return a.end < b.start and b.end < c.start
         return self._spatial(e, a.shape(), b.shape())
 
@@ -351,66 +363,85 @@ class Naive:
                     self.arrived.setdefault((e, port), []).append(x)
         return made
 
+    def _unused(self, e: Any, port: int) -> list[tuple[int, Seen]]:
+        rows = list(enumerate(self.arrived.get((e, port), [])))
+        if self.mode == "recent":
+            return rows[-1:]
+        return [(i, one) for i, one in rows if (e, port, i) not in self.used]
+
     def _waiting(self, e: Any, leaves: Any, tree: Any, port: int) -> list[tuple[int, Seen]]:
-        return [
-            (i, one)
-            for i, one in enumerate(self.arrived.get((e, port), []))
-            if (e, port, i) not in self.used and self._useful(e, leaves, tree, port, one)
-        ]
+        """The candidates of an operand: in chronicle its oldest that is not dead."""
+        rows = self._unused(e, port)
+        if self.mode != "chronicle":
+            return rows
+        return [row for row in rows if self._alive(e, leaves, tree, port, row[1])][:1]
 
-    def _useful(self, e: Any, leaves: Any, tree: Any, port: int, one: Seen) -> bool:
-        """Whether an instance could still be part of a combination, as far as time tells.
+    def _alive(self, e: Any, leaves: Any, tree: Any, port: int, one: Seen) -> bool:
+        """Whether something still to come can complete a combination that holds an instance."""
 
-        A later instance of operand i ends at `now - lag(i)` or after, and lasts `span(i)` at most.
-        """
-        lag = [self.lag(x) for x in leaves]
-        span = [self.span(x) for x in leaves]
-        now = self.now
-        simple = [
-            (op, ports)
-            for op, ports in _flat(tree)
-            if all(isinstance(p, int) for p in ports) and len(set(ports)) == len(ports)
+        def extend(chosen: list[Any], at: int) -> bool:
+            if at == len(leaves):
+                there = [x if isinstance(x, Seen) else None for x in chosen]
+                return LATER in chosen and self._holds(tree, there)
+            if at == port:
+                return extend(chosen, at + 1)
+            for x in [LATER, *(x for _, x in self._unused(e, at))]:
+                tried = [*chosen[:at], x, *chosen[at + 1 :]]
+                known = [y for y in tried if isinstance(y, Seen)]
+                if combined(known) is None or not self._in_time(tree, leaves, tried):
+                    continue
+                if extend(tried, at + 1):
+                    return True
+            return False
+
+        alone: list[Any] = [None] * len(leaves)
+        alone[port] = one
+        return self._in_time(tree, leaves, alone) and extend(alone, 0)
+
+    def _in_time(self, tree: Any, leaves: Any, chosen: list[Any]) -> bool:
+        """Whether there are times for what is still to come with which all that is chosen fits."""
+        rules: list[list[Difference]] = [[d] for d in self._moments(leaves, chosen)]
+        rules += [
+            rule
+            for rule in time_rules(tree)
+            if all(v is None or chosen[v[0]] is not None for d in rule for v in d[:2])
         ]
-        middles = {_middle(op, ports) for op, ports in simple}
-        for op, ports in simple:
-            if _is_unary(op) or port not in ports:
-                continue
-            if isinstance(op, ast.Concurrent):
-                for x, y in (ports, ports[::-1]):
-                    if x == port and one.end < now - lag[y] - span[y]:
-                        return False
-            if not isinstance(op, ast.Temporal):
-                continue
-            between = isinstance(op, ast.HappenBetween)
-            if isinstance(op.window, ast.Following):
-                a, b = ports
-                t = op.window.length
-                if a == port and between and one.end + t < now - lag[b]:
-                    return False
-                if b == port and one.start - (0 if between else t) <= now - lag[a]:
-                    return False
-                continue
-            a, b, c = ports
-            last, middle = (b, c) if between else (c, b)
-            if port == last and one.start <= now - max(lag[a], lag[middle]):
-                return False
-            if port == middle and a not in middles and one.start <= now - lag[a]:
-                opened = self._waiting(e, leaves, tree, a)
-                if not any(x.end < one.start for _, x in opened):
-                    return False
-        return True
+        return any(satisfiable(list(choice)) for choice in product(*rules))
+
+    def _moments(self, leaves: Any, chosen: list[Any]) -> list[Difference]:
+        """What is known of the starts and ends of what is chosen."""
+        found: list[Difference] = []
+        for p, x in enumerate(chosen):
+            start, end = (p, "start"), (p, "end")
+            if x is LATER:
+                found += [(start, end, 0), (end, start, self.span(leaves[p]))]
+                found.append((None, end, self.lag(leaves[p]) - self.now))
+            elif x is not None:
+                found += [(start, None, x.start), (None, start, -x.start)]
+                found += [(end, None, x.end), (None, end, -x.end)]
+        return found
+
+    def alive(self) -> int:
+        """How many instances the joints have to keep: those that are neither used nor dead."""
+        joints = {
+            e for e in self._all()
+            if not _is_unary(e) and not isinstance(e, ast.Primitive | ast.Reference | ast.Or
+            | ast.Negation | ast.Count | ast.Period | ast.Sliding)
+        }  # fmt: skip
+        return sum(
+            self._alive(e, leaves, tree, port, one)
+            for e in joints
+            for leaves, tree in [self.cluster(e)]
+            for port in range(len(leaves))
+            for _, one in self._unused(e, port)
+        )
 
     def _complete(self, e: Any, leaves: Any, tree: Any, port: int, x: Seen) -> list[Seen]:
         mode = self.mode
         others = [p for p in range(len(leaves)) if p != port]
         waiting = {p: self._waiting(e, leaves, tree, p) for p in others}
-        if mode == "chronicle":
-            if self._waiting(e, leaves, tree, port):
-                return []
-            waiting = {p: waiting[p][:1] for p in others}
-        if mode == "recent":
-            every = {p: list(enumerate(self.arrived.get((e, p), []))) for p in others}
-            waiting = {p: every[p][-1:] for p in others}
+        if mode == "chronicle" and self._waiting(e, leaves, tree, port):
+            return []  # the new one is not the oldest
         fitting = []
         for choice in product(*(waiting[p] for p in others)):
             chosen: list[Any] = [None] * len(leaves)
@@ -495,52 +526,52 @@ class Naive:
     def _enclosed(self, e: Any) -> list[Seen]:
         made: list[Seen] = []
         for a in self.operand(e.window.opener):
-            made += self._pair(e, [(None, a)], self._closers(e), 0, a)
+            if self.mode != "chronicle" or not self._openers(e):
+                made += self._pair(e, [(None, a)], self._closers(e))
             self.arrived.setdefault((e, 0), []).append(a)
         for b in self.operand(e.window.closer):
-            made += self._pair(e, self._openers(e), [(None, b)], 1, b)
+            made += self._pair(e, self._openers(e), [(None, b)])
             self.arrived.setdefault((e, 1), []).append(b)
         self._arrive(e, 2, e.body)
         return made
 
     def _openers(self, e: Any) -> list[tuple[int | None, Seen]]:
-        """Openers not yet used whose window nothing has closed for good."""
-        closers_in_order = self.lag(e.window.closer) == 0
-        rows = list(enumerate(self.arrived.get((e, 0), [])))
-        if self.mode == "recent":
-            rows = rows[-1:]
-        return [
-            (i, a)
-            for i, a in rows
-            if (e, 0, i) not in self.used
-            and not (closers_in_order and any(
-                a.end < c.end and set(c.known) <= set(a.known) and blocks([a], c)
-                for c in self.arrived.get((e, 2), [])
-            ))
-        ]  # fmt: skip
+        rows = self._unused(e, 0)
+        if self.mode == "chronicle":
+            rows = [(i, a) for i, a in rows if self._can_be_closed(e, a)][:1]
+        return [*rows]
 
     def _closers(self, e: Any) -> list[tuple[int | None, Seen]]:
-        late = self.lag(e.window.opener)
-        return [
-            (i, b)
-            for i, b in enumerate(self.arrived.get((e, 1), []))
-            if (e, 1, i) not in self.used and b.start > self.now - late
-        ]
+        """Nothing consumes them, and an opener that comes late still meets them."""
+        rows = self._unused(e, 1)
+        if self.mode == "chronicle":
+            rows = [(i, b) for i, b in rows if self._can_be_opened(e, b)][:1]
+        return [*rows]
 
-    def _pair(self, e: Any, openers: Any, closers: Any, port: int, x: Seen) -> list[Seen]:
-        pairs = [(a, b) for a in openers for b in closers]
-        if self.mode == "chronicle" and port == 1:
-            pairs = pairs[:1]
-        if self.mode == "recent":
-            pairs = pairs[-1:]
+    def _can_be_closed(self, e: Any, a: Seen) -> bool:
+        """Whether a closer to come can end before every c that closes a's window in any case."""
+        first = self.now - self.lag(e.window.closer)
+        theirs = self.speaks_of(e.window.closer)
+        return not any(a.end < c.end < first and _settles(a, c, theirs) for c in self._bodies(e))
+
+    def _can_be_opened(self, e: Any, b: Seen) -> bool:
+        """Whether an opener to come can end before b and not before a c that rules it out."""
+        theirs = self.speaks_of(e.window.opener)
+        ruled = [c.end for c in self._bodies(e) if c.end < b.end and _settles(b, c, theirs)]
+        return max([self.now - self.lag(e.window.opener), *ruled]) < b.start
+
+    def _bodies(self, e: Any) -> list[Seen]:
+        return self.arrived.get((e, 2), [])
+
+    def _pair(self, e: Any, openers: Any, closers: Any) -> list[Seen]:
         fitting = [
             (a, b)
-            for a, b in pairs
+            for a in openers
+            for b in closers
             if a[1].end < b[1].start
             and combined([a[1], b[1]]) is not None
             and not any(
-                a[1].end < c.end <= b[1].end and blocks([a[1], b[1]], c)
-                for c in self.arrived.get((e, 2), [])
+                a[1].end < c.end < b[1].end and blocks([a[1], b[1]], c) for c in self._bodies(e)
             )
         ]
         if self.mode in ("first-matching", "chronicle", "recent"):
@@ -555,15 +586,10 @@ class Naive:
                 groups[0] = group
             else:
                 groups.append(group)
-            for p, (i, _) in ((0, a), (1, b)):
-                at = len(self.arrived.get((e, p), [])) if i is None else i
-                if p == 1 or self.mode != "recent":
-                    self.used.add((e, p, at))
+            self.used.add((e, 0, len(self.arrived.get((e, 0), [])) if a[0] is None else a[0]))
         return [_joined(self._next(), group) for group in groups]
 
     # -- repetition ------------------------------------------------------------------
-
-    arrival_time: dict[Any, int]
 
     def _repetition(self, e: Any) -> list[Seen]:
         if isinstance(e, ast.Period):
@@ -655,6 +681,19 @@ class Naive:
                 return float(first + length)
         return inf
 
+    def speaks_of(self, e: ast.Expression) -> set[str]:
+        """The variables that an instance may stand for."""
+        match e:
+            case ast.Primitive():
+                return {"&" + v.name for test, v, _ in variables(e) if binds(test)}
+            case ast.Reference(name=name):
+                return {"$" + name} | self.speaks_of(self.definitions[name])
+            case ast.Negation(window=window):
+                return {n for x in ast.parts_of(window) for n in self.speaks_of(x)}
+            case ast.Count(body=body) | ast.Period(body=body) | ast.Sliding(body=body):
+                return {n for n in self.speaks_of(body) if n[0] == "&"}
+        return {n for x in ast.children(e) for n in self.speaks_of(x)}
+
     def height(self, e: ast.Expression) -> int:
         """How deep the operators below nest; a joint counts once."""
         if isinstance(e, ast.Primitive):
@@ -719,17 +758,69 @@ def _body(e: Any) -> Any:
     return e.body
 
 
-def _middle(op: Any, ports: list[int]) -> int | None:
-    """The operand that is worth nothing without an opener before it."""
-    if len(ports) != 3 or not isinstance(op, ast.Temporal):
-        return None
-    return ports[2] if isinstance(op, ast.HappenBetween) else ports[1]
+def _leaves(tree: Any) -> list[int]:
+    return [tree] if isinstance(tree, int) else [p for o in tree[1] for p in _leaves(o)]
 
 
-def _flat(tree: Any) -> list[tuple[Any, list[Any]]]:
+def time_rules(tree: Any) -> list[list[Difference]]:
+    """What the operators of a joint say of starts and ends: of each rule one difference holds.
+
+    An operand that is an operator itself starts with the first of its leaves and ends with the
+    last. So it ends before a moment if all of them do, and after one if any of them does.
+    """
     if isinstance(tree, int):
         return []
-    return [tree, *(entry for o in tree[1] for entry in _flat(o))]
+    e, operands = tree
+    rules = [rule for o in operands for rule in time_rules(o)]
+    sides = [_leaves(o) for o in operands]
+
+    def before(first: list[int], second: list[int], gap: int = 1) -> list[list[Difference]]:
+        """The first side ends so much before the second starts."""
+        return [[((p, "end"), (q, "start"), -gap)] for p in first for q in second]
+
+    def ends_by(first: list[int], second: list[int], length: int) -> list[list[Difference]]:
+        """The first side ends so much after the end of the second, or sooner."""
+        return [[((p, "end"), (q, "end"), length) for q in second] for p in first]
+
+    if isinstance(e, ast.Concurrent):
+        for one, other in (sides, sides[::-1]):
+            rules.append([((p, "start"), (q, "end"), 0) for p in one for q in other])
+    if not isinstance(e, ast.Temporal):
+        return rules
+    between = isinstance(e, ast.HappenBetween)
+    match e.window:
+        case ast.Fixed(at=at, length=t):
+            after = at if between else at + t
+            rules += [[(None, (p, "start"), -after - 1)] for p in sides[0]]
+            if between:
+                rules += [[((p, "end"), None, at + t)] for p in sides[0]]
+        case ast.Following(length=t):
+            a, b = sides
+            rules += before(a, b) + ends_by(b, a, t) if between else before(a, b, t + 1)
+        case ast.Enclosed():
+            a, b, c = sides
+            rules += before(a, b)
+            rules += before(a, c) + ends_by(c, b, -1) if between else before(b, c)
+    return rules
+
+
+def satisfiable(differences: list[Difference]) -> bool:
+    """Whether some moments have all these differences: no circle of them adds up below zero."""
+    best: dict[Any, float] = {v: 0 for d in differences for v in d[:2]}
+    for _ in range(len(best) + 1):
+        changed = False
+        for first, second, bound in differences:
+            if best[second] + bound < best[first]:
+                best[first] = best[second] + bound
+                changed = True
+        if not changed:
+            return True
+    return False
+
+
+def _settles(one: Seen, c: Seen, theirs: set[str]) -> bool:
+    """Whether c closes the window of an opener or closer whatever its partner will stand for."""
+    return blocks([one], c) and set(c.known) & theirs <= set(one.known)
 
 
 def naive(
@@ -741,9 +832,16 @@ def naive(
     tolerance: float = 1.0,
 ) -> list[Found]:
     """All detections of a pattern in a history, in order."""
-    interpreter = Naive(pattern, mode, longest, tolerance)
-    interpreter.arrival_time = {}
-    return interpreter.run(history, until)
+    return Naive(pattern, mode, longest, tolerance).run(history, until)
+
+
+def kept(
+    pattern: ast.Pattern, history: list[Event], mode: str, until: int, longest: int | None = None
+) -> int:
+    """How many instances the joints of a pattern have to keep after a history."""
+    interpreter = Naive(pattern, mode, longest)
+    interpreter.run(history, until)
+    return interpreter.alive()
 
 
 def located(event: Event) -> bool:

@@ -93,8 +93,8 @@ def test_periods_are_counted_from_registration() -> None:
 
 @_relaxed
 @given(
-    pattern=cases.patterns(), history=cases.histories(), mode=st.sampled_from(MODES),
-    seed=st.integers(0, 99),
+    pattern=st.one_of(cases.patterns(), cases.shared_patterns()), history=cases.histories(),
+    mode=st.sampled_from(MODES), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_disorder_within_the_lateness_does_not_matter(
     pattern: ast.Pattern, history: list[Event], mode: Any, seed: int
@@ -118,7 +118,8 @@ def test_disorder_within_the_lateness_does_not_matter(
     other.check_invariants()
     late += other.advance(2000)
     assert other.late == 0
-    if not any(isinstance(n, ast.Period) for n in ast.walk(pattern.expression)):
+    bodies = [pattern.expression, *(d.body for d in pattern.definitions)]
+    if not any(isinstance(n, ast.Period) for body in bodies for n in ast.walk(body)):
         assert [cases.seen(d) for d in late] == [cases.seen(d) for d in found]
 
 
@@ -151,7 +152,10 @@ def test_an_event_that_comes_twice_counts_once() -> None:
 
 
 @_relaxed
-@given(pattern=cases.patterns(), history=cases.histories(), mode=st.sampled_from(MODES))
+@given(
+    pattern=st.one_of(cases.patterns(), cases.shared_patterns()), history=cases.histories(),
+    mode=st.sampled_from(MODES),
+)  # fmt: skip
 def test_many_at_once_find_what_one_by_one_does(
     pattern: ast.Pattern, history: list[Event], mode: Any
 ) -> None:

@@ -13,7 +13,7 @@ from nearcast.cpsl.composite import MODES, Composite
 from nearcast.errors import PatternError
 from nearcast.model.events import Event
 from tests import cpsl_cases as cases
-from tests.cpsl_naive import naive
+from tests.cpsl_naive import kept, naive
 
 UNTIL = 60
 _relaxed = settings(
@@ -96,3 +96,48 @@ def test_three_levels(mode: Any, pattern: ast.Pattern, history: list[Event]) -> 
 @given(pattern=cases.variable_patterns(), history=cases.histories())
 def test_variables(mode: Any, pattern: ast.Pattern, history: list[Event]) -> None:
     agree(pattern, history, mode, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(
+    pattern=cases.enclosed_negations(),
+    history=cases.histories(),
+    longest=st.sampled_from([None, 2]),
+)
+def test_negations_between_operands_that_come_late(
+    mode: Any, pattern: ast.Pattern, history: list[Event], longest: int | None
+) -> None:
+    agree(pattern, history, mode, longest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(
+    pattern=cases.shared_patterns(),
+    history=cases.histories(size=10),
+    longest=st.sampled_from([None, 2]),
+)
+def test_variables_that_tie_many_inputs(
+    mode: Any, pattern: ast.Pattern, history: list[Event], longest: int | None
+) -> None:
+    agree(pattern, history, mode, longest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(
+    pattern=st.one_of(cases.shared_patterns(), cases.variable_patterns(), cases.patterns()),
+    history=cases.histories(longest=0, size=10),
+    later=st.integers(0, 4),
+)
+def test_what_can_still_match_waits_and_nothing_else(
+    mode: Any, pattern: ast.Pattern, history: list[Event], later: int
+) -> None:
+    try:
+        composite = Composite(id="c", text=pattern, consume=mode)
+    except PatternError:
+        assume(False)
+    until = (history[-1].end or 0) + later
+    waiting = cases.pending(composite, history, until, longest=0)
+    assert waiting == kept(composite.pattern, history, mode, until, 0)

@@ -27,7 +27,9 @@ _relaxed = settings(
 @_relaxed
 @given(
     patterns=st.lists(
-        st.one_of(cases.patterns(), cases.variable_patterns()), min_size=1, max_size=3
+        st.one_of(cases.patterns(), cases.variable_patterns(), cases.shared_patterns()),
+        min_size=1,
+        max_size=3,
     ),
     history=cases.histories(),
     mode=st.sampled_from(MODES),

@@ -7,8 +7,8 @@ plans. Two things are decided here.
 joint of its operands. If an operand is itself such an operator and uses a variable that is
 also used outside of it, both are one joint: its inputs are the distinct operands, each
 variable once, and all constraints must hold of one combination. So the same instance stands
-behind every use, an instance that is of no use to one constraint is dropped for all of them
-(the paper's event invalidation), and consumption is decided once.
+behind every use, an instance that is of no more use is dropped for all constraints at once (the
+paper's event invalidation), and consumption is decided once.
 
 **Bounds.** `lag` is how long after its end an instance may still arrive (only `P(t)` delays),
 `span` how long an instance can be. From both follows until when a partner is worth keeping.
@@ -27,7 +27,16 @@ from nearcast.cpsl import ast
 from nearcast.cpsl.predicates import binds
 from nearcast.errors import ValidationError
 
-__all__ = ["Input", "Op", "Plan", "Tree", "compile_pattern", "leaves_of", "tie_break"]
+__all__ = [
+    "Input",
+    "Op",
+    "Plan",
+    "Tree",
+    "compile_pattern",
+    "leaves_of",
+    "speaks_of",
+    "tie_break",
+]
 
 #: Longer than every duration.
 ENDLESS: Micros = 2**62
@@ -80,6 +89,17 @@ def leaves_of(tree: Tree) -> Iterator[int]:
     else:
         for operand in tree.operands:
             yield from leaves_of(operand)
+
+
+def speaks_of(given: Input) -> frozenset[str]:
+    """The variables that an instance of this input may stand for; `Plan.names` are the certain."""
+    plan = given.plan
+    window = {"not-fixed": 0, "not-following": 1, "not-enclosed": 2}
+    inputs = plan.inputs[: window.get(plan.kind, len(plan.inputs))]
+    found = plan.names.union(*(speaks_of(below) for below in inputs))
+    if plan.kind in ("count", "period", "sliding"):
+        found = frozenset(name for name in found if name[0] == "&")
+    return found if given.name is None else found | {"$" + given.name}
 
 
 def compile_pattern(pattern: ast.Pattern, longest: Micros | None = None) -> Plan:

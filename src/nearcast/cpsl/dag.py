@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from nearcast.clock import Micros
-from nearcast.cpsl.compile import Plan
+from nearcast.cpsl.compile import Plan, speaks_of
 from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.location_index import LocationIndex
 from nearcast.cpsl.operators.constraints import Constraints
@@ -211,7 +211,8 @@ class Graph:
                 joining = _joining(plan, "first-matching")
                 return NotFollowing(names, height, tie, params[0], mode, joining, lags[0])
             case "not-enclosed":
-                return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]))
+                speak_of = speaks_of(plan.inputs[0]), speaks_of(plan.inputs[1])
+                return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]), speak_of)
             case "count":
                 return Count(names, height, params[0], mode)
             case "period":
@@ -266,12 +267,14 @@ _PASSING = ("alias", "or", "happen-in", "overlap", "same-place", "distance", "du
 def _joining(plan: Plan, mode: str) -> tuple[str, ...]:
     """The variables that partners are looked up by: bound on every side.
 
-    Chronicle and recent look at the oldest or newest of all, so there is nothing to look up.
+    Of two inputs, chronicle and recent look at the oldest or newest only. Of more, whether one
+    is still of use depends on who else waits, and they are looked up for that in every mode.
     """
-    if mode in ("chronicle", "recent") or len(plan.inputs) != 2:
+    inputs = len(plan.inputs)
+    if inputs == 1 or (inputs == 2 and mode in ("chronicle", "recent")):
         return ()
     sides = [
         given.plan.names | ({"$" + given.name} if given.name else frozenset())
         for given in plan.inputs
     ]
-    return tuple(sorted(sides[0] & sides[1]))
+    return tuple(sorted(frozenset.intersection(*sides)))

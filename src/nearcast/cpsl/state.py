@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "memory", "restore", "save"]
 
-_VERSION = 1
+_VERSION = 2
 _COUNTERS = ("late", "duplicates", "_added", "_epoch", "_received", "_newest", "_closed")
 
 

@@ -306,7 +306,8 @@ def _later(since: Micros, length: Micros, b: _Derivation, what: str) -> str | No
 
 
 def _between(a: _Derivation, b: _Derivation, c: _Derivation) -> str | None:
-    if not (a.instance.end < c.instance.start and c.instance.end < b.instance.start):
+    first, last, body = a.instance, b.instance, c.instance
+    if not (first.end < last.start and first.end < body.start and body.end < last.end):
         return None
     return f"{_ids([c])} between {_ids([a])} and {_ids([b])}"
 

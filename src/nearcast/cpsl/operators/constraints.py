@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS, Op, Plan, Tree, leaves_of
-from nearcast.cpsl.instances import Instance, compose
+from nearcast.cpsl.instances import Instance, compose, merged
 from nearcast.cpsl.operators.filters import unary
+from nearcast.cpsl.operators.moments import alternatives, bounded
 from nearcast.cpsl.operators.spatial import Relations
 
 __all__ = ["Constraints"]
@@ -20,12 +21,11 @@ _UNARY = ("happen-in", "overlap", "same-place", "distance", "during", "later")
 class Constraints:
     """The constraints of one joint, shared by all joints of the same form.
 
-    `solo[port]` are those that look at one input only. `until(port, x)` is the last moment at
-    which x can take part in a new combination; `needs[port]` names an opener without which x
-    is worth nothing, and `dependants[opener]` the same from the other side.
+    `solo[port]` are those that look at one input only, `involving[port]` those that look at an
+    input and others. `moments` is what they say of time, as alternatives; None if nothing.
     """
 
-    __slots__ = ("_ends", "_starts", "_steps", "checks", "dependants", "needs", "ports", "solo")
+    __slots__ = ("_steps", "checks", "involving", "moments", "ports", "solo")
 
     def __init__(self, plan: Plan, relations: Relations) -> None:
         tree: Op = plan.params[0]
@@ -37,16 +37,11 @@ class Constraints:
             if len(leaves) == 1:
                 self.solo[next(iter(leaves))].append(check)
         self.checks = [entry for entry in self.checks if len(entry[0]) > 1]
-        self._ends = [ENDLESS] * self.ports
-        self._starts = [ENDLESS] * self.ports
-        self.needs: list[tuple[int, Micros] | None] = [None] * self.ports
-        self._bound(tree, [(i.plan.lag, i.plan.span) for i in plan.inputs])
-        chained = [need is not None for need in self.needs]
-        self.needs = [need if need and not chained[need[0]] else None for need in self.needs]
-        self.dependants: list[list[tuple[int, Micros]]] = [[] for _ in range(self.ports)]
-        for port, need in enumerate(self.needs):
-            if need is not None:
-                self.dependants[need[0]].append((port, need[1]))
+        self.involving = [
+            [entry for entry in self.checks if port in entry[0]] for port in range(self.ports)
+        ]
+        bounds = [(given.plan.lag, given.plan.span) for given in plan.inputs]
+        self.moments = alternatives(tree, *zip(*bounds, strict=True))
         self._steps: dict[int, tuple[list[int], list[list[Check]]]] = {}
 
     def _collect(self, tree: Tree, relations: Relations) -> None:
@@ -57,44 +52,22 @@ class Constraints:
         if tree.kind != "and":
             self.checks.append((frozenset(leaves_of(tree)), _check(tree, relations)))
 
-    def _bound(self, tree: Tree, bounds: list[tuple[Micros, Micros]]) -> None:
-        """Until when partners count, from constraints whose operands are inputs themselves."""
-        if isinstance(tree, int):
-            return
-        for operand in tree.operands:
-            self._bound(operand, bounds)
-        if tree.kind in _UNARY or not all(isinstance(o, int) for o in tree.operands):
-            return
-        ports = [o for o in tree.operands if isinstance(o, int)]
-        if len(set(ports)) < len(ports):
-            return
-        lags = [bounds[port][0] for port in ports]
-        if tree.kind == "within":
-            self._end(ports[0], tree.params[0] + lags[1])
-            self._start(ports[1], lags[0] - 1)
-        elif tree.kind == "after":
-            self._start(ports[1], lags[0] - tree.params[0] - 1)
-        elif tree.kind == "concurrent":
-            self._end(ports[0], lags[1] + bounds[ports[1]][1])
-            self._end(ports[1], lags[0] + bounds[ports[0]][1])
-        elif tree.kind == "between":
-            self._start(ports[1], max(lags[0], lags[2]) - 1)
-            self.needs[ports[2]] = (ports[0], lags[0] - 1)
-        elif tree.kind == "after-both":
-            self._start(ports[2], max(lags[0], lags[1]) - 1)
-            self.needs[ports[1]] = (ports[0], lags[0] - 1)
-
-    def _end(self, port: int, offset: Micros) -> None:
-        self._ends[port] = min(self._ends[port], offset)
-
-    def _start(self, port: int, offset: Micros) -> None:
-        self._starts[port] = min(self._starts[port], offset)
-
     def until(self, port: int, instance: Instance) -> Micros:
-        """The last moment at which the instance is of use, whatever else waits."""
-        end, start = self._ends[port], self._starts[port]
-        until = ENDLESS if end >= ENDLESS else instance.end + end
-        return until if start >= ENDLESS else min(until, instance.start + start)
+        """The last moment at which all others can still come."""
+        moments = self.moments
+        if moments is None:
+            return ENDLESS
+        if len(moments) == 1:
+            return bounded(moments[0].until(port, instance))
+        return bounded(max((each.until(port, instance) for each in moments), default=-ENDLESS))
+
+    def allow(self, port: int, chosen: Sequence[Instance | None]) -> bool:
+        """Whether the instance of a port and the others that are chosen satisfy everything."""
+        known = [p for p, one in enumerate(chosen) if one is not None]
+        for leaves, check in self.involving[port]:
+            if leaves.issubset(known) and not check(cast("Sequence[Instance]", chosen)):
+                return False
+        return merged([one for one in chosen if one is not None]) is not None
 
     def steps(self, trigger: int) -> tuple[list[int], list[list[Check]]]:
         """The order in which partners of a trigger are chosen, and what can be tested when."""
@@ -143,7 +116,7 @@ def _relation(kind: str, params: tuple[Any, ...], relations: Relations) -> Calla
         (length,) = params
         return lambda a, b: bool(b.start > a.end + length)
     if kind == "between":
-        return lambda a, b, c: a.end < c.start and c.end < b.start
+        return lambda a, b, c: a.end < b.start and a.end < c.start and c.end < b.end
     if kind == "after-both":
         return lambda a, b, c: a.end < b.start and b.end < c.start
     if kind == "concurrent":

@@ -9,13 +9,16 @@ from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS
 from nearcast.cpsl.instances import Instance, Known, compose, merged
 from nearcast.cpsl.operators.constraints import Constraints
+from nearcast.cpsl.operators.moments import Moments
 from nearcast.cpsl.operators.node import Node, Run
 from nearcast.cpsl.operators.queues import Queue
+from nearcast.cpsl.operators.supports import Supports
 
 __all__ = ["Joint"]
 
 #: Instances with their ports and arrival numbers (−1: the trigger), and what they know together.
 Combination: TypeAlias = tuple[list[tuple[int, int, Instance]], Known]
+_NONE = Supports()  # of two inputs no instance counts on others that wait
 
 
 class Joint(Node):
@@ -25,7 +28,7 @@ class Joint(Node):
     costs as much as there are partners with that value.
     """
 
-    __slots__ = ("constraints", "joining", "mode", "queues")
+    __slots__ = ("constraints", "joining", "mode", "queues", "supports")
     stateful = True
 
     def __init__(
@@ -41,6 +44,7 @@ class Joint(Node):
         self.mode = mode
         self.joining = joining
         self.queues: tuple[Queue, ...] | None = None  # made when first needed: most stay idle
+        self.supports = _NONE if constraints.ports < 3 else Supports()
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
@@ -60,10 +64,10 @@ class Joint(Node):
             self._use(found, run)
             if self.mode != "recent":
                 return
-        if self.mode == "recent":
-            for arrival in list(queues[port].items):
-                self._drop(port, arrival, run)
+        replaced = list(queues[port].items) if self.mode == "recent" else ()
         self._keep(port, instance, run)
+        for arrival in replaced:  # after the new one: what counted on these may count on it
+            self._drop(port, arrival, run)
 
     def _new_queues(self) -> tuple[Queue, ...]:
         return tuple([Queue(self.joining) for _ in range(self.constraints.ports)])
@@ -173,57 +177,102 @@ class Joint(Node):
     def _keep(self, port: int, instance: Instance, run: Run) -> None:
         """Let an instance wait if it can still be of use."""
         assert self.queues is not None
-        until = self.constraints.until(port, instance)
+        until, partners = self._chance(port, instance, run.now)
         if until < run.now or self.constraints.ports == 1:
             return
-        need = self.constraints.needs[port]
-        if need is not None and not self._has_opener(need[0], instance):
-            until = min(until, instance.start + need[1])
-            if until < run.now:
-                return
         queue, arrival = self.queues[port], run.serial()
-        if len(queue.items) >= run.max_pending:
+        queue.add(arrival, instance)
+        self._promise(port, arrival, until, partners, run)
+        if len(queue.items) > run.max_pending:
             self._drop(port, queue.oldest()[0], run)
             run.overflow()
-        queue.add(arrival, instance)
+
+    def _chance(self, port: int, instance: Instance, now: Micros) -> tuple[Micros, list[int]]:
+        """Until when an instance is of use at least, and thanks to which others that wait.
+
+        It is of use as long as a later arrival can complete a combination with it. Mostly
+        all others can still come. Where one cannot, it has to wait here already.
+        """
+        until = self.constraints.until(port, instance)
+        if until >= now or self.constraints.ports < 3:
+            return until, []
+        for moments in self.constraints.moments or ():
+            if moments.fits(port, instance):
+                chosen: list[Instance | None] = [None] * self.constraints.ports
+                chosen[port] = instance
+                partners: list[int] = []
+                found = self._supported(moments, chosen, partners, now)
+                if found >= now:
+                    return found, partners
+        return until, []
+
+    def _supported(
+        self, moments: Moments, chosen: list[Instance | None], partners: list[int], now: Micros
+    ) -> Micros:
+        """The last moment at which all that is not chosen can come.
+
+        What cannot come any more is chosen from what waits, in every way until one does.
+        """
+        assert self.queues is not None
+        until, missing = ENDLESS, [port for port, one in enumerate(chosen) if one is None]
+        if not missing:
+            return -ENDLESS  # nothing is left to come, and only what comes completes
+        for port in missing:
+            arrival = moments.arrival(port, chosen)
+            if arrival < now:
+                break
+            until = min(until, arrival)
+        else:
+            return until
+        others = [(p, one) for p, one in enumerate(chosen) if one is not None]
+        for number, candidate in self.queues[port].partners(others[0][1]):
+            if not moments.fits(port, candidate) or not all(
+                moments.agree(port, candidate, p, one) for p, one in others
+            ):
+                continue
+            chosen[port] = candidate
+            if self.constraints.allow(port, chosen):
+                found = self._supported(moments, chosen, partners, now)
+                if found >= now:
+                    partners.append(number)
+                    return found
+            chosen[port] = None
+        return -ENDLESS
+
+    def _promise(
+        self, port: int, arrival: int, until: Micros, partners: list[int], run: Run
+    ) -> None:
+        if partners:
+            self.supports.add(port, arrival, until, partners)
         if until < ENDLESS:
             run.forget(until, self, port, arrival)
 
-    def _has_opener(self, port: int, instance: Instance) -> bool:
-        assert self.queues is not None
-        return any(a.end < instance.start for a in self.queues[port].items.values())
-
     def _drop(self, port: int, arrival: int, run: Run) -> None:
+        """Take an instance out, and with it those that are of no use without it."""
         assert self.queues is not None
-        gone = self.queues[port].remove(arrival)
-        if gone is None:
-            return
-        for at, offset in self.constraints.dependants[port]:
-            waiting = self.queues[at].items
-            lowest = min((a.end for a in self.queues[port].items.values()), default=ENDLESS)
-            if gone.end >= lowest:
-                continue
-            orphans = [
-                number for number, c in waiting.items()
-                if c.start <= lowest and c.start + offset < run.now
-            ]  # fmt: skip
-            for number in orphans:
-                self._drop(at, number, run)
+        self.queues[port].remove(arrival)
+        for at, dependant in self.supports.remove(arrival):
+            self._review(at, dependant, run)
 
-    def forgotten(self, port: int, token: int, run: Run) -> None:
-        """An instance that can match no longer."""
-        if self.queues is None:  # restored without any: it was taken before the save
-            return
-        instance = self.queues[port].items.get(token)
+    def _review(self, port: int, arrival: int, run: Run) -> None:
+        """Find out anew whether an instance is of use, and drop it if not."""
+        assert self.queues is not None
+        instance = self.queues[port].items.get(arrival)
         if instance is None:
             return
-        need = self.constraints.needs[port]
-        until = self.constraints.until(port, instance)
-        if until >= run.now and need is not None and self._has_opener(need[0], instance):
-            if until < ENDLESS:
-                run.forget(until, self, port, token)
+        until, partners = self._chance(port, instance, run.now)
+        if until < run.now:
+            self._drop(port, arrival, run)
+        else:
+            self._promise(port, arrival, until, partners, run)
+
+    def forgotten(self, port: int, token: int, run: Run) -> None:
+        """An instance of which the last known use is over."""
+        if self.queues is None:  # restored without any: it was taken before the save
             return
-        self._drop(port, token, run)
+        if self.supports.until(token) < run.now:
+            self.supports.clear(token)
+            self._review(port, token, run)
 
     # -- looking inside ----------------------------------------------------------
 
@@ -238,22 +287,22 @@ class Joint(Node):
         if not self.pending():
             return None
         assert self.queues is not None
-        return [list(queue.items.items()) for queue in self.queues]
+        return [list(queue.items.items()) for queue in self.queues], self.supports.dump()
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
         self.queues = self._new_queues()
-        for queue, items in zip(self.queues, state, strict=True):
+        waiting, supports = state
+        for queue, items in zip(self.queues, waiting, strict=True):
             for arrival, instance in items:
                 queue.add(arrival, instance)
+        for entry in supports:
+            self.supports.add(*entry)
 
     def check(self, now: Micros) -> None:
         """Raise AssertionError where the node keeps what can never match."""
         for port, instance in self.pending():
-            assert self.constraints.until(port, instance) >= now, "waits though it is too old"
-            need = self.constraints.needs[port]
-            if need is not None and instance.start + need[1] < now:
-                assert self._has_opener(need[0], instance), "waits though nothing opened it"
+            assert self._chance(port, instance, now)[0] >= now, "waits though nothing can complete"
         if self.queues is not None and self.mode == "recent":
             assert all(len(queue.items) <= 1 for queue in self.queues)
 

@@ -148,9 +148,12 @@ class NotFollowing(Node):
 
 
 class NotEnclosed(Node):
-    """`!(A;B)C`: fires with b for an a before it if no c ended in (a.end, b.end]."""
+    """`!(A;B)C`: fires with b for an a before it if no c ended in (a.end, b.end).
 
-    __slots__ = ("lags", "mode", "queues")
+    Closers are not consumed; they wait only where openers may come after them.
+    """
+
+    __slots__ = ("lags", "mode", "queues", "speak_of")
     stateful = True
 
     def __init__(
@@ -160,52 +163,56 @@ class NotEnclosed(Node):
         tie: int,
         mode: str,
         lags: tuple[Micros, Micros],
+        speak_of: tuple[frozenset[str], frozenset[str]],
     ) -> None:
         super().__init__(names, height, tie)
         self.mode = mode
         self.lags = lags  # of openers and closers
+        self.speak_of = speak_of  # the variables that openers and closers may stand for
         self.queues = (Queue(()), Queue(()), Queue(()))
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
         if port == 2:
             self._block(instance, run)
-            return
+        else:
+            found = self._pairs(port, instance)
+            if found:
+                self._fire(found, run)
+            if self.mode == "recent":
+                queue = self.queues[port]
+                for token in list(queue.items):
+                    queue.remove(token)
+            if port == 1:
+                self._keep_closer(instance, run)
+            elif (not found or self.mode == "recent") and not self._is_closed(instance, run.now):
+                _add(self.queues[0], instance, run)
+        self._prune(run)
+
+    def _pairs(self, port: int, instance: Instance) -> list[tuple[int, Instance, Instance]]:
+        """What the mode makes of a new opener or closer: the opener's token, and both."""
         openers, closers, _ = self.queues
         if port == 0:
-            pairs = [(-1, instance, token, b) for token, b in closers.items.items()]
+            pairs = [(-1, instance, b) for b in closers.items.values()]
+            if self.mode == "chronicle" and openers.items:
+                pairs = []  # the new one is not the oldest
         else:
-            pairs = [(token, a, -1, instance) for token, a in openers.items.items()]
-            if self.mode == "chronicle":
-                pairs = pairs[:1]
-        if self.mode == "recent":
-            pairs = pairs[-1:]
-        found = [pair for pair in pairs if self._empty(pair[1], pair[3])]
-        if found and self.mode in ("first-matching", "chronicle", "recent"):
-            found = found[:1]
-        if found:
-            self._fire(found, run)
-        if port == 0 and self.mode == "recent":
-            for token in list(openers.items):
-                openers.remove(token)
-        if port == 0 and (not found or self.mode == "recent"):
-            if not self._is_dead(instance):
-                _add(openers, instance, run)
-        elif port == 1 and not found and instance.start + self.lags[0] - 1 >= run.now:
-            _keep(closers, instance, instance.start + self.lags[0] - 1, self, 1, run)
-        self._prune(run)
+            pairs = [(token, a, instance) for token, a in openers.items.items()]
+        if self.mode == "chronicle":
+            pairs = pairs[:1]
+        found = [pair for pair in pairs if self._empty(pair[1], pair[2])]
+        return found if self.mode in ("continuous", "cumulative") else found[:1]
 
     def _empty(self, a: Instance, b: Instance) -> bool:
         if a.end >= b.start or merged((a, b)) is None:
             return False
         return not any(
-            a.end < c.end <= b.end and blocks((a, b), c) for c in self.queues[2].items.values()
+            a.end < c.end < b.end and blocks((a, b), c) for c in self.queues[2].items.values()
         )
 
-    def _fire(self, found: list[tuple[int, Instance, int, Instance]], run: Run) -> None:
-        openers, closers, _ = self.queues
+    def _fire(self, found: list[tuple[int, Instance, Instance]], run: Run) -> None:
         made: list[list[Instance]] = []
-        for opener, a, closer, b in found:
+        for opener, a, b in found:
             if self.mode == "cumulative" and made:
                 together = [*made[0], *(i for i in (a, b) if i not in made[0])]
                 if merged(together) is None:
@@ -214,23 +221,48 @@ class NotEnclosed(Node):
             else:
                 made.append([a, b])
             if self.mode != "recent":
-                openers.remove(opener)
-            closers.remove(closer)
+                self.queues[0].remove(opener)
         for instances in made:
             known = merged(instances)
             assert known is not None
             run.emit(self, compose(run.serial(), tuple(instances), *known))
 
-    def _block(self, c: Instance, run: Run) -> None:
-        openers = self.queues[0]
-        if self.lags[1] == 0:
-            for token in [t for t, a in openers.items.items() if _closes(a, c)]:
-                openers.remove(token)
-        _add(self.queues[2], c, run)
-        self._prune(run)
+    def _keep_closer(self, b: Instance, run: Run) -> None:
+        """Let a closer wait for openers that come late."""
+        until = b.start + self.lags[0] - 1
+        if until >= run.now and not any(
+            self._rules_out(b, c) for c in self.queues[2].items.values()
+        ):
+            _keep(self.queues[1], b, until, self, 1, run)
 
-    def _is_dead(self, a: Instance) -> bool:
-        return self.lags[1] == 0 and any(_closes(a, c) for c in self.queues[2].items.values())
+    def _block(self, c: Instance, run: Run) -> None:
+        closers = self.queues[1]
+        for token in [t for t, b in closers.items.items() if self._rules_out(b, c)]:
+            closers.remove(token)
+        token = _add(self.queues[2], c, run)
+        # A closer that ends with c may still come. Then c is of use to late openers only.
+        for until in sorted({c.end + self.lags[1], c.end + self.lags[0] - 1}):
+            if until >= run.now:
+                run.forget(until, self, 2, token)
+        self._close(c, run.now)
+
+    def _close(self, c: Instance, now: Micros) -> None:
+        """Let go the openers that no closer to come can save from c."""
+        openers = self.queues[0]
+        if c.end + self.lags[1] < now:
+            for token in [t for t, a in openers.items.items() if self._closes(a, c)]:
+                openers.remove(token)
+
+    def _closes(self, a: Instance, c: Instance) -> bool:
+        return a.end < c.end and _settles(a, c, self.speak_of[1])
+
+    def _is_closed(self, a: Instance, now: Micros) -> bool:
+        blockers = self.queues[2].items.values()
+        return any(c.end + self.lags[1] < now and self._closes(a, c) for c in blockers)
+
+    def _rules_out(self, b: Instance, c: Instance) -> bool:
+        """Whether every opener before b would have c in between."""
+        return b.start <= c.end < b.end and _settles(b, c, self.speak_of[0])
 
     def _prune(self, run: Run) -> None:
         """Forget blockers that no opener, waiting or late, can still meet."""
@@ -239,19 +271,19 @@ class NotEnclosed(Node):
             return
         lowest = min((a.end for a in openers.items.values()), default=None)
         for token, c in list(blockers.items.items()):
-            if lowest is not None and lowest < c.end:
-                continue
-            until = c.end + self.lags[0] - 1
-            if until < run.now:
+            waited_for = lowest is not None and lowest < c.end
+            if not waited_for and c.end + self.lags[0] - 1 < run.now:
                 blockers.remove(token)
-            else:
-                run.forget(until, self, 2, token)
 
     def forgotten(self, port: int, token: int, run: Run) -> None:
-        """An instance that can match no longer."""
+        """An instance of which the last known use is over."""
         if port == 1:
             self.queues[1].remove(token)
-        self._prune(run)
+            return
+        c = self.queues[2].items.get(token)
+        if c is not None:
+            self._close(c, run.now)
+            self._prune(run)
 
     def pending(self) -> list[tuple[int, Instance]]:
         """What waits here, with the port it came in by."""
@@ -270,16 +302,17 @@ class NotEnclosed(Node):
         openers, closers, blockers = self.queues
         for b in closers.items.values():
             assert b.start + self.lags[0] - 1 >= now, "a closer waits for nothing"
+            assert not any(self._rules_out(b, c) for c in blockers.items.values())
         for a in openers.items.values():
-            assert not self._is_dead(a), "an opener waits though its window is closed"
+            assert not self._is_closed(a, now), "an opener waits though its window is closed"
         for c in blockers.items.values():
             late = c.end + self.lags[0] - 1 >= now
             assert late or any(a.end < c.end for a in openers.items.values()), "a blocker idles"
 
 
-def _closes(a: Instance, c: Instance) -> bool:
-    """Whether c closes a's window whatever the closing event will be."""
-    return a.end < c.end and c.bindings.keys() <= a.bindings.keys() and blocks((a,), c)
+def _settles(one: Instance, c: Instance, theirs: frozenset[str]) -> bool:
+    """Whether c closes the window of an opener or closer whatever its partner will stand for."""
+    return blocks((one,), c) and all(name in one.bindings for name in c.bindings if name in theirs)
 
 
 def _add(queue: Queue, instance: Instance, run: Run) -> int:
