@@ -237,6 +237,7 @@ OUTSIDE = Circle(500, 0, 1)
         (pa.table({"id": ["a", "b", "s1"]}), 2),
         (pa.table({"id": ["a", ""]}), 1),
         (pa.table({"id": ["a", None]}), 1),
+        (pa.table({"id": ["a", "b"], "subscriber": [None, ""]}), 1),
         (pa.table({"id": ["a", "b"], "where": [None, "price <"]}), 1),
         (pa.table({"id": ["a", "b"], "where": ["price < 5", "nix(price)"]}), 1),
         (pa.table({"id": ["a", "b"], "keywords": [["w"], [" "]]}), 1),
@@ -1103,3 +1104,53 @@ def test_an_interrupted_reader_does_not_strand_a_writer(monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt), lock.read():
         raise AssertionError("a writer holds the lock")
     assert told
+
+
+# --- places in filters ------------------------------------------------------------------------
+
+HALVES = (
+    "MULTIPOLYGON(((170 0, 180 0, 180 9, 170 9, 170 0)),"
+    " ((-180 0, -170 0, -170 9, -180 9, -180 0)))"
+)
+BAND = "POLYGON((-180 0, 180 0, 180 9, -180 9, -180 0))"
+LARGE = "POLYGON((-60 40, 60 40, 60 60, -60 60, -60 40))"
+END = math.nextafter(-100.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "location", "wanted"),
+    [
+        (f"S_WITHIN(location, {HALVES})", Box(175, 1, -175, 2), True),
+        (f"S_WITHIN(location, {HALVES})", Polygon([(175, 1), (185, 1), (185, 2)]), True),
+        (f"S_WITHIN(location, {HALVES})", Box(175, 1, -169, 2), False),
+        (f"NOT S_WITHIN(location, {HALVES})", Box(175, 1, -169, 2), True),
+        (f"S_WITHIN(location, {BAND})", Box(175, 1, -175, 2), True),
+        (f"NOT S_WITHIN(location, {BAND})", Box(175, 1, -175, 2), False),
+        ("S_WITHIN(location, BBOX(-180, 0, 180, 9))", Box(175, 1, -175, 2), True),
+        ("S_WITHIN(location, BBOX(-180, 0, 180, 9))", Box(175, 1, -175, 10), False),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Point(-100.1, 1), False),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Point(END, 1), True),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Box(END, 1, -90, 2), True),
+        ("S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Box(END, 1, -90, 2), False),
+        (f"S_DWITHIN(location, {LARGE}, 1)", Point(0, 59.9), True),
+        (f"S_DWITHIN(location, {LARGE}, 1)", Box(-0.1, 59.7, 0.1, 59.9), True),
+        (f"S_DWITHIN(location, {LARGE}, 112000)", Point(0, 61), True),
+        (f"S_DWITHIN(location, {LARGE}, 100000)", Point(0, 61), False),
+        (f"NOT S_DWITHIN(location, {LARGE}, 100000)", Point(0, 61), True),
+        ("S_DWITHIN(location, POINT(0 61), 112000)", Box(-60, 40, 60, 60), True),
+        ("S_DWITHIN(location, POINT(0 0), 10000000)", Box(180, -2, 180, 2), False),
+        ("S_DWITHIN(location, BBOX(-1, -1, 1, 1), 10000000)", Box(180, -2, 180, 2), False),
+        ("S_DWITHIN(location, BBOX(-180, -85, 180, 85), 0)", Box(179, 1, -179, 2), True),
+    ],
+)
+def test_places_across_the_antimeridian_and_large_ones(where, location, wanted) -> None:
+    event = Event(id="e", location=location)
+    subscription = Subscription(id="s", where=where)
+    assert oracle.matches(subscription, event) is wanted
+    for index in ("scan", "pivot"):
+        matcher = Matcher(index=index)
+        matcher.add_subscriptions([subscription])
+        assert matcher.match_event(event) == ["s"] * wanted
+        assert matcher.explain("s", event).matched is wanted
+        matcher.add_events([event])
+        assert matcher.match_subscription(subscription) == ["e"] * wanted
