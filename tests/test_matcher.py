@@ -495,14 +495,13 @@ def test_a_plain_subscription_takes_the_short_way_to_the_same_events(index: str)
         Subscription(id="q", where="a > 1 AND never < 2"),
         Subscription(id="q", where="a > 100"),
     ]
-    for query in asked:
-        for now in (None, 20, 60, 100):
+    assert short.match_subscription(asked[0])
+    for now in (None, 20, 60, 100):  # time does not go back
+        for query in asked:
             found = short.match_subscription(query, now)
             assert found == oracle.match_subscription(query, events, "planar", now)
             assert found == long.match_subscription(query, now)
-    assert short.match_subscription(asked[0])
-    assert short.match_subscription(asked[3], 20)
-    assert short.match_subscription(asked[3], 60) == []
+        assert bool(short.match_subscription(asked[3], now)) == (now in (None, 20))
 
 
 def test_a_table_of_one_is_what_a_store_would_hold() -> None:
@@ -542,6 +541,76 @@ def test_events_end() -> None:
     assert matcher.match_subscription(query, now=100) == ["b"]
     assert matcher.match_subscription(query, now=200) == []
     assert matcher.match_subscription(query, now=300) == []
+
+
+EVENT_INDEXES = registry.names(events=True)
+
+
+@pytest.mark.parametrize("index", EVENT_INDEXES)
+def test_time_does_not_go_back(index) -> None:
+    """What has expired once is no longer live, whether the index has met it or not."""
+    matcher = Matcher(index=index)
+    points = [Event(id=f"p{i:02}", location=Point(i, 0), expires=i + 10) for i in range(40)]
+    matcher.add_events([*points, Event(id="wide", location=BOX, expires=30)])
+    query = Subscription(id="q")
+    assert len(matcher.match_subscription(query, now=9)) == 41
+    assert matcher.match_subscription(query, now=29) == [e.id for e in points[20:]] + ["wide"]
+    for earlier in (None, 9, 28):
+        found = matcher.match_subscription(query, now=earlier)
+        assert found == [e.id for e in points[20:]] + ["wide"]
+    matcher.add_events([Event(id="dead", expires=20)])
+    assert "dead" not in matcher.match_subscription(query, now=5)
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("given", [list, events_to_arrow])
+@pytest.mark.parametrize("index", EVENT_INDEXES)
+def test_the_id_of_an_event_that_has_expired_can_be_used_again(index, given) -> None:
+    matcher = Matcher(index=index)
+    query = Subscription(id="q", where="x > 1")
+    both = [Event(id="a", attributes={"x": 2}, expires=10), Event(id="b", attributes={"x": 2})]
+    matcher.add_events(given(both))
+    with pytest.raises(BatchError, match="a"):
+        matcher.add_events(given([Event(id="a", attributes={"x": 3})]))
+    assert matcher.match_subscription(query, now=9) == ["a", "b"]
+    assert matcher.match_subscription(Subscription(id="q", where="x > 5"), now=10) == []
+    with pytest.raises(BatchError) as caught:  # all or none
+        matcher.add_events(given([Event(id="a"), Event(id="b")]))
+    assert caught.value.row == 1
+    assert matcher.match_subscription(query, now=10) == ["b"]
+    matcher.add_events(given([Event(id="a", attributes={"x": 3}), Event(id="c")]))
+    assert matcher.match_subscription(query) == ["a", "b"]
+    assert matcher.event_count == 3
+    matcher.remove_event("a")
+    assert matcher.expire(20) == ([], [])
+    matcher.check_invariants()
+
+
+def test_what_a_match_drops_is_gone() -> None:
+    """Algorithm 1 of MO-Tree removes expired events that it meets: from memory and count, too."""
+    matcher = Matcher(index="mo-tree", space="planar")
+    query = Subscription(id="q", where="x BETWEEN 0 AND 1000")
+    sizes = []
+    for hour in range(30):
+        matcher.add_events([
+            Event(
+                id=f"an event with a long id, no. {hour}-{i}",
+                attributes={"x": i},
+                location=Box(i, 0, i + 1, 1) if i % 10 == 0 else Point(i, 0),
+                keywords=["sale"],
+                expires=hour * 10 + 5,
+            )
+            for i in range(100)
+        ])  # fmt: skip
+        assert len(matcher.match_subscription(query, now=hour * 10)) == 100
+        assert matcher.event_count == 100
+        assert matcher.match_subscription(query, now=hour * 10 + 5) == []
+        assert matcher.event_count == 0
+        matcher.check_invariants()
+        sizes.append(matcher.memory()["total"])
+    assert sizes[-1] <= 1.2 * sizes[4]
+    with pytest.raises(UnknownIdError):
+        matcher.remove_event("an event with a long id, no. 0-1")
 
 
 def test_expire_tells_whom() -> None:
