@@ -276,7 +276,7 @@ class Naive:
             return False
         match e:
             case ast.HappenIn() | ast.Inside():
-                return exact.covers(first, second)
+                return exact.covers([first], second)
             case ast.Overlap():
                 return exact.shapes_meet(first, second)
             case ast.SamePlace():

@@ -179,7 +179,7 @@ def _spatial(operator: str, args: list[Any], location: Location, space: str) -> 
     if operator == "s_intersects":
         return any(places_meet(location, part, space) for part in parts)
     if operator == "s_within":
-        return any(place_within(location, part, space) for part in parts)
+        return place_within(location, parts, space)
     distance = args[2]
     if len(args) == 4:
         unit = args[3]["property"] if isinstance(args[3], dict) else args[3]

@@ -3,14 +3,14 @@
 A `Shape` is a list of rings of rational points: the exterior, then the holes. A point is a
 ring of one vertex, a degenerate box a ring without area: one set of rules serves all. Every
 relation is closed (the borders of the exterior and of the holes belong to the shape) and
-decided with `Fraction`, so nothing here depends on rounding. Only two things are floats, and
-both are given by formula: haversine distances and the azimuthal equidistant projection.
+decided with `Fraction`, so nothing here depends on rounding. Only distances on the globe are
+floats, and they are given by formula: haversine, and the azimuthal equidistant projection.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ Ring = list[Vertex]
 Shape = list[Ring]
 Segment = tuple[Vertex, Vertex]
 FloatPair = tuple[float, float]
+Piece = tuple[FloatPair, FloatPair]
 Project = Callable[[float, float], FloatPair]
 
 # Two polygons with longitudes in −360 … 360 may lie two turns apart.
@@ -129,29 +130,50 @@ def shapes_meet(first: Shape, second: Shape) -> bool:
     return contains_point(second, first[0][0]) or contains_point(first, second[0][0])
 
 
-def covers(outer: Shape, inner: Shape) -> bool:
-    """Whether every point of `inner` lies in `outer`.
+def covers(outers: list[Shape], inner: Shape) -> bool:
+    """Whether every point of `inner` lies in one of the closed shapes.
 
-    All edges of `inner` must; and then a hole of `outer` lies wholly inside or wholly outside
-    of `inner`, so one point of it decides.
+    A shape with an area is the closure of its inside, and the shapes are closed, so open pieces
+    decide. All edges cut the plane into slabs between the levels x at which one begins, ends
+    or meets another, and each slab into trapezoids: one point of each stands for it.
     """
-    if not all(_edge_within(edge, outer) for edge in segments(inner)):
-        return False
-    return not any(contains_point(inner, inner_point(hole)) for hole in outer[1:])
+    edges = [edge for shape in (inner, *outers) for edge in segments(shape)]
+    if _moments(inner[0])[0] == 0:
+        return all(_edge_covered(edge, outers) for edge in segments(inner))
+    levels = {x for edge in edges for x, _ in edge}
+    levels |= {_along(edge, t)[0] for edge in edges for other in edges for t in _cuts(edge, other)}
+    for left, right in pairwise(sorted(levels)):
+        x = (left + right) / 2
+        heights = sorted(
+            {
+                a[1] + (x - a[0]) * (b[1] - a[1]) / (b[0] - a[0])
+                for a, b in edges
+                if min(a[0], b[0]) < x < max(a[0], b[0])
+            }
+        )
+        for low, high in pairwise(heights):
+            p = x, (low + high) / 2
+            if contains_point(inner, p) and not any(contains_point(o, p) for o in outers):
+                return False
+    return True
 
 
-def _edge_within(edge: Segment, shape: Shape) -> bool:
-    """Cut the edge wherever it meets the shape's edges: no piece changes sides midway."""
-    a, b = edge
+def _edge_covered(edge: Segment, shapes: list[Shape]) -> bool:
+    """Cut the edge wherever it meets an edge of the shapes: no piece changes sides midway."""
     cuts = {Fraction(0), Fraction(1)}
-    for other in segments(shape):
-        cuts.update(_cuts(edge, other))
+    for shape in shapes:
+        for other in segments(shape):
+            cuts.update(_cuts(edge, other))
     stops = sorted(cuts)
     middles = [(s + t) / 2 for s, t in pairwise(stops)]
-    return all(
-        contains_point(shape, (a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])))
-        for t in stops + middles
-    )
+    points = [_along(edge, t) for t in stops + middles]
+    return all(any(contains_point(shape, p) for shape in shapes) for p in points)
+
+
+def _along(edge: Segment, t: Fraction) -> Vertex:
+    """The point of an edge at t, 0 … 1."""
+    a, b = edge
+    return a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
 
 
 def _cuts(edge: Segment, other: Segment) -> Iterator[Fraction]:
@@ -172,19 +194,6 @@ def _cuts(edge: Segment, other: Segment) -> Iterator[Fraction]:
         t = ((p[0] - a[0]) * ux + (p[1] - a[1]) * uy) / length
         if 0 <= t <= 1:
             yield t
-
-
-def inner_point(ring: Ring) -> Vertex:
-    """A point strictly inside a ring: half-way between the first two crossings of a level
-    that passes through no vertex."""
-    low, high = sorted({y for _, y in ring})[:2]
-    y = (low + high) / 2
-    crossings = sorted(
-        a[0] + (y - a[1]) * (b[0] - a[0]) / (b[1] - a[1])
-        for a, b in segments([ring])
-        if (a[1] > y) != (b[1] > y)
-    )
-    return (crossings[0] + crossings[1]) / 2, y
 
 
 def point_segment_squared(p: Vertex, segment: Segment) -> Fraction:
@@ -250,9 +259,70 @@ def azimuthal_equidistant(lon0: float, lat0: float) -> Project:
     return project
 
 
-def projected(place: Point | Box | Polygon, project: Project) -> Shape:
-    """The place with projected corners, and straight edges between them."""
-    return rational([[project(x, y) for x, y in ring] for ring in corners(place)])
+def pieces(place: Point | Box | Polygon) -> Iterator[Piece]:
+    """The edges of a place, each in equal pieces of at most one degree."""
+    for ring in corners(place):
+        for (ax, ay), (bx, by) in zip(ring, ring[1:] + ring[:1], strict=True):
+            dx, dy = bx - ax, by - ay
+            n = max(1, math.ceil(math.sqrt(dx * dx + dy * dy)))
+            stops = [(ax + dx * k / n, ay + dy * k / n) for k in range(n)]
+            yield from pairwise([*stops, (bx, by)])
+
+
+def globe_distance(first: Point | Box | Polygon, second: Point | Box | Polygon) -> float:
+    """Metres between two places: 0 where they meet in lon/lat, else between the pieces of their
+    edges, straight in the azimuthal equidistant projection at the first one's centroid."""
+    if isinstance(first, Point) and isinstance(second, Point):
+        return haversine(first.x, first.y, second.x, second.y)
+    if places_meet(first, second, "globe"):
+        return 0.0
+    project = azimuthal_equidistant(*centroid(first))
+    one, two = ([(project(*a), project(*b)) for a, b in pieces(p)] for p in (first, second))
+    nearest = math.inf
+    for a in one:
+        for b in two:
+            if math.dist(a[0], b[0]) - math.dist(*a) - math.dist(*b) < nearest:  # else it cannot be
+                nearest = min(nearest, piece_distance(a, b))
+    return nearest
+
+
+def piece_distance(first: Piece, second: Piece) -> float:
+    """The distance of two projected pieces.
+
+    One that lies on the far side of the globe, with both ends more than a quarter turn from
+    the centre, is on the rim of the map: the line between its ends may run through the middle,
+    so the piece is no nearer to the centre than its nearer end.
+    """
+    far = [min(math.hypot(*end) for end in piece) for piece in (first, second)]
+    far = [nearer if nearer > EARTH_RADIUS_M * math.pi / 2 else 0.0 for nearer in far]
+    if far == [0, 0] and float_segments_cross(first, second):
+        return 0.0
+    return min(
+        max(float_point_segment(end, piece), limit - math.hypot(*end))
+        for ends, piece, limit in ((first, second, far[1]), (second, first, far[0]))
+        for end in ends
+    )
+
+
+def float_segments_cross(first: Piece, second: Piece) -> bool:
+    """Whether the ends of each segment lie on two sides of the other."""
+
+    def side(a: FloatPair, b: FloatPair, c: FloatPair) -> float:
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    (a, b), (c, d) = first, second
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+def float_point_segment(p: FloatPair, segment: Piece) -> float:
+    """The distance of a point from a closed segment."""
+    (ax, ay), (bx, by) = segment
+    ux, uy = bx - ax, by - ay
+    length = ux * ux + uy * uy
+    t = 0.0
+    if length > 0:
+        t = min(1.0, max(0.0, ((p[0] - ax) * ux + (p[1] - ay) * uy) / length))
+    return math.hypot(p[0] - ax - t * ux, p[1] - ay - t * uy)
 
 
 def centroid(place: Point | Box | Polygon) -> FloatPair:
@@ -287,7 +357,7 @@ def _moments(ring: Ring) -> tuple[Fraction, Fraction, Fraction]:
 def place_in_region(place: Location, region: Circle | Box | Polygon, space: str) -> bool:
     """Whether an event's place meets a region."""
     if isinstance(region, Circle):
-        return place_near_point(place, Point(region.x, region.y), region.radius_m, space)
+        return places_near(Point(region.x, region.y), place, region.radius_m, space)
     return places_meet(place, region, space)
 
 
@@ -297,41 +367,17 @@ def places_meet(first: Location, second: Location, space: str) -> bool:
     return any(shapes_meet(turned, two) for turned in copies(one, two, space))
 
 
-def place_within(inner: Location, outer: Location, space: str) -> bool:
-    """Whether `inner` lies in `outer`, borders included."""
-    small, large = exact(inner), exact(outer)
-    if space == "globe" and isinstance(outer, Box) and outer.xmax - outer.xmin == 360:
-        low, high = Fraction(outer.ymin), Fraction(outer.ymax)  # all the way round: no seam
-        west, east = Fraction(-1080), Fraction(1080)
-        large = [[(west, low), (east, low), (east, high), (west, high)]]
-    return any(covers(large, turned) for turned in copies(small, large, space))
-
-
-def place_near_point(place: Location, centre: Point, radius_m: float, space: str) -> bool:
-    """Whether a place comes within a radius of a point."""
-    if space == "planar":
-        return near(exact(place), exact(centre), radius_m)
-    if isinstance(place, Point):
-        return haversine(centre.x, centre.y, place.x, place.y) <= radius_m
-    if places_meet(centre, place, space):  # large shapes are no longer themselves in the projection
-        return True
-    away = [haversine(centre.x, centre.y, x, y) for ring in corners(place) for x, y in ring]
-    if min(away) > EARTH_RADIUS_M * math.pi / 2:
-        # On the far side of the globe a shape lies round the rim of the map: it only seems to
-        # hold the middle, and lines between its corners run through it. So its corners count.
-        return min(away) <= radius_m
-    shape = projected(place, azimuthal_equidistant(centre.x, centre.y))
-    return near(shape, [[(Fraction(0), Fraction(0))]], radius_m)
+def place_within(inner: Location, outers: Sequence[Location], space: str) -> bool:
+    """Whether `inner` lies in `outers`, all of them together, borders included."""
+    small = exact(inner)
+    return covers([t for outer in outers for t in copies(exact(outer), small, space)], small)
 
 
 def places_near(first: Location, second: Location, distance_m: float, space: str) -> bool:
     """Whether two places come within a distance; the first one fixes the projection."""
-    if isinstance(first, Point):
-        return place_near_point(second, first, distance_m, space)
     if space == "planar":
         return near(exact(first), exact(second), distance_m)
-    project = azimuthal_equidistant(*centroid(first))
-    return near(projected(first, project), projected(second, project), distance_m)
+    return globe_distance(first, second) <= distance_m
 
 
 def copies(shape: Shape, other: Shape, space: str) -> Iterator[Shape]:

@@ -124,6 +124,21 @@ def test_numbers_that_json_or_a_float_cannot_hold():
     assert table.to_pylist()[0]["attributes_json"] == [("large", str(2**53 + 1))]
 
 
+@pytest.mark.parametrize(
+    "value", [2**53, 2**53 + 2, 2**60, -(2**60), 2**63, 2**64, 2**1000, 10**20]
+)
+def test_large_integers_that_a_float_holds_are_numbers(value):
+    events = [
+        Event(id="a", attributes={"x": value}),
+        Event(id="b", attributes={"x": 0.5}),
+        Event(id="c"),
+    ]
+    table = events_to_arrow(events)
+    assert table.column_names.count("attributes_json") == 0
+    assert all(map(same, events_from_arrow(table), events))
+    assert events_from_arrow(table)[0].attributes["x"] == value
+
+
 def test_null_in_json_is_a_missing_attribute():
     column = json_map([("x", "null"), ("y", None), ("z", "true")])
     table = pa.table({"id": ["a"], "attributes_json": column})

@@ -81,6 +81,28 @@ def test_lookup_scan_and_single_tests_agree(space: Any, count: int, seed: int) -
     assert set(one_by_one) == wanted
 
 
+@pytest.mark.parametrize("kind", ["<", "="])
+def test_large_regions_on_the_globe_are_found_by_their_edges_and_from_inside(kind: Any) -> None:
+    """A region's edges are parallels: between its corners they may be far from its centre."""
+    relations = Relations("globe", 100_000.0)
+    large = [(-170.0, 60.0, 170.0, 70.0), (-60.0, 40.0, 60.0, 60.0), (100.0, -80.0, 250.0, -60.0)]
+    large += [(-179.0, -85.0, 179.0, 85.0), (-180.0, 0.0, 180.0, 10.0), (10.0, 20.0, 11.0, 21.0)]
+    index = LocationIndex(relations)
+    tests: list[RegionTest] = []
+    for number in range(60):
+        xmin, ymin, xmax, ymax = large[number % len(large)]
+        ring = ((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax))
+        tests.append(("distance", (ring, kind, 1000.0 + 10_000 * number)))
+        index.add(number, 7, tests[-1])
+    rng = np.random.default_rng(3)
+    xs, ys = rng.uniform(-180, 180, 300), np.degrees(np.arcsin(rng.uniform(-1, 1, 300)))
+    rows, found = index.lookup(np.full(300, 7), xs, ys)
+    pairs = set(zip(rows.tolist(), found.tolist(), strict=True))
+    rows, found = index.scan(7, xs, ys)
+    assert pairs == set(zip(rows.tolist(), found.tolist(), strict=True))
+    assert len(pairs) > 300
+
+
 def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
     relations = Relations("planar", 1.0)
     index = LocationIndex(relations)

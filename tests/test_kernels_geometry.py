@@ -20,6 +20,7 @@ from tests import oracle_geometry
 from tests.strategies import boxes, points, polygons
 
 EXAMPLES = settings(max_examples=80, deadline=None)
+METRES_PER_DEGREE = math.radians(1) * geometry.EARTH_RADIUS_M
 
 
 def sign(value: Fraction) -> int:
@@ -186,7 +187,7 @@ def test_shapes_meet_and_cover_as_the_oracle_says(space, data) -> None:
     outer, inner = data.draw(areas(space)), data.draw(places(space))
     ends = (*encoded(outer), *encoded(inner), space == "globe")
     assert geometry.shapes_meet(*ends) == oracle_geometry.places_meet(inner, outer, space)
-    assert geometry.shape_covers(*ends) == oracle_geometry.place_within(inner, outer, space)
+    assert geometry.shape_covers(*ends) == oracle_geometry.place_within(inner, [outer], space)
 
 
 @EXAMPLES
@@ -207,12 +208,75 @@ def test_distances_between_shapes(first, second) -> None:
 @EXAMPLES
 @given(areas("globe"), places("globe"))
 def test_distances_on_the_globe(first, second) -> None:
-    project = oracle_geometry.azimuthal_equidistant(*oracle_geometry.centroid(first))
-    wanted = oracle_geometry.distance_squared(
-        oracle_geometry.projected(first, project), oracle_geometry.projected(second, project)
-    )
     found = geometry.shapes_distance(*encoded(first), *encoded(second), True)
-    assert found == pytest.approx(math.sqrt(wanted), rel=1e-9, abs=1e-3)
+    assert found == pytest.approx(oracle_geometry.globe_distance(first, second), rel=1e-9, abs=1e-3)
+
+
+def somewhere(rng: random.Random) -> Box | Polygon | Point:
+    """A place of any size near the antimeridian, a pole, the prime meridian or anywhere."""
+    lon = rng.choice([180, 0, 90, rng.uniform(-180, 180)]) + rng.choice([0, rng.uniform(-3, 3)])
+    lat = rng.choice([90, -90, 0, rng.uniform(-90, 90)]) + rng.choice([0, rng.uniform(-3, 3)])
+    size = rng.choice([0, 0.01, 1, 3, 20, 100])
+    wide, high = size * rng.uniform(0, 2), size * rng.uniform(0, 1)
+    west = (lon - wide / 2 + 540) % 360 - 180
+    south, north = max(-90, min(90, lat - high / 2)), min(90, max(-90, lat + high / 2))
+    if size == 0:
+        return Point(west, south)
+    if rng.random() < 0.5 or not south < north:
+        return Box(west, south, (west + wide + 180) % 360 - 180, max(south, north))
+    middle = rng.uniform(south, north)
+    return Polygon([(west, south), (west + wide, middle), (west + wide / 3, north)])
+
+
+def test_distances_of_places_of_any_size_anywhere() -> None:
+    rng = random.Random(7)
+    touching = 0
+    for _ in range(400):
+        first, second = somewhere(rng), somewhere(rng)
+        wanted = oracle_geometry.globe_distance(first, second)
+        found = geometry.shapes_distance(*encoded(first), *encoded(second), True)
+        assert found == pytest.approx(wanted, rel=1e-9, abs=1e-3), (first, second)
+        touching += wanted == 0
+    assert touching > 10
+
+
+def test_edges_are_cut_to_a_degree_as_shapely_does() -> None:
+    rng = random.Random(8)
+    for _ in range(50):
+        place = somewhere(rng)
+        if isinstance(place, Point):
+            continue
+        kind, floats, _ = encoded(place)
+        cut = geometry.segmentized(geometry.as_polygon(kind, floats, 0))
+        ring = shapely.segmentize(shapely.LinearRing(oracle_geometry.corners(place)[0]), 1.0)
+        wanted = shapely.get_coordinates(ring)[:-1]
+        if isinstance(place, Box) and 0 in (place.ymax - place.ymin, place.xmax - place.xmin):
+            continue  # shapely leaves out edges without length
+        assert cut[2:].reshape(-1, 2) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("space", ["globe", "planar"])
+@EXAMPLES
+@given(data=st.data())
+def test_shapes_cover_together_as_the_oracle_says(space, data) -> None:
+    parts = data.draw(st.lists(areas(space), min_size=2, max_size=4))
+    kinds, floats, _ = zip(*map(encoded, parts), strict=True)
+    offsets = np.cumsum([0] + [each.size for each in floats])[:-1]
+    shapes = np.array(kinds), np.concatenate(floats), offsets
+    for inner in (data.draw(places(space)), data.draw(places(space)), parts[0]):
+        found = geometry.shapes_cover(*shapes, *encoded(inner), space == "globe")
+        assert found == oracle_geometry.place_within(inner, parts, space)
+
+
+@EXAMPLES
+@given(st.floats(-180, 180), STEPS, st.floats(-180, 180))
+def test_the_ends_of_a_box_across_the_antimeridian_are_exact(end, steps, other) -> None:
+    lon = min(180.0, max(-180.0, nudged(end, steps)))
+    for box in (Box(other, 0, end, 1), Box(end, 0, other, 1)):
+        for place in (Point(lon, 0.5), Box(lon, 0, lon, 1), Box(lon, 0, end, 1)):
+            ends = (*encoded(box), *encoded(place), True)
+            wanted = oracle_geometry.places_meet(place, box, "globe")
+            assert geometry.shapes_meet(*ends) == wanted, (box, place)
 
 
 def test_a_hole_is_no_part_but_its_border_is() -> None:
@@ -281,6 +345,49 @@ def test_shapes_that_are_large_or_on_the_far_side_of_the_globe(here, there, meet
         matcher.add_subscriptions([Subscription(id="s", region=here)])
         assert matcher.match_event(event) == ["s"] * meets
         assert matcher.explain("s", event).matched == meets
+
+
+def test_circles_beside_large_shapes_as_the_oracle_says() -> None:
+    """The edges of a box are parallels: far from its corners they are where the box says."""
+    rng = random.Random(6)
+    large: list[Box | Polygon] = [
+        Box(-180, 80, 180, 85),
+        Box(-170, 60, 170, 70),
+        Box(-90, 40, 90, 60),
+        Box(100, -89.5, -100, -80),
+        Box(-20, -1, 20, 1),
+        Polygon([(0, 0), (90, 60), (0, 70)]),
+        Polygon([(150, -60), (250, -50), (250, -40)]),
+    ]
+    circles: dict[str, Circle] = {}
+    for k, place in enumerate(large):
+        (ring,) = oracle_geometry.corners(place)
+        for i in range(25):
+            (ax, ay), (bx, by) = rng.choice([*zip(ring, ring[1:] + ring[:1], strict=True)])
+            t, radius = rng.random(), rng.choice([1000, 50_000, 500_000])
+            north = radius / METRES_PER_DEGREE * rng.uniform(-2, 2)
+            lon = (ax + t * (bx - ax) + 180) % 360 - 180
+            lat = max(-90, min(90, ay + t * (by - ay) + north))
+            circles[f"{k}-{i:02}"] = Circle(lon, lat, radius)
+    subscriptions = [Subscription(id=id, region=circle) for id, circle in circles.items()]
+    wanted = [
+        [
+            id
+            for id, near in circles.items()
+            if oracle_geometry.place_in_region(place, near, "globe")
+        ]
+        for place in large
+    ]
+    for index in ("scan", "pivot"):
+        matcher = Matcher(index=index)
+        matcher.add_subscriptions(subscriptions)
+        for k, place in enumerate(large):
+            assert matcher.match_event(Event(id="e", location=place)) == sorted(wanted[k])
+    matcher = Matcher(index="pivot")
+    matcher.add_events([Event(id=str(k), location=place) for k, place in enumerate(large)])
+    for each in subscriptions:
+        found = [str(k) for k in range(len(large)) if each.id in wanted[k]]
+        assert matcher.match_subscription(each) == found
 
 
 def test_shapes_near_the_antipode_as_the_oracle_says() -> None:

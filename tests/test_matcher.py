@@ -237,6 +237,7 @@ OUTSIDE = Circle(500, 0, 1)
         (pa.table({"id": ["a", "b", "s1"]}), 2),
         (pa.table({"id": ["a", ""]}), 1),
         (pa.table({"id": ["a", None]}), 1),
+        (pa.table({"id": ["a", "b"], "subscriber": [None, ""]}), 1),
         (pa.table({"id": ["a", "b"], "where": [None, "price <"]}), 1),
         (pa.table({"id": ["a", "b"], "where": ["price < 5", "nix(price)"]}), 1),
         (pa.table({"id": ["a", "b"], "keywords": [["w"], [" "]]}), 1),
@@ -494,14 +495,13 @@ def test_a_plain_subscription_takes_the_short_way_to_the_same_events(index: str)
         Subscription(id="q", where="a > 1 AND never < 2"),
         Subscription(id="q", where="a > 100"),
     ]
-    for query in asked:
-        for now in (None, 20, 60, 100):
+    assert short.match_subscription(asked[0])
+    for now in (None, 20, 60, 100):  # time does not go back
+        for query in asked:
             found = short.match_subscription(query, now)
             assert found == oracle.match_subscription(query, events, "planar", now)
             assert found == long.match_subscription(query, now)
-    assert short.match_subscription(asked[0])
-    assert short.match_subscription(asked[3], 20)
-    assert short.match_subscription(asked[3], 60) == []
+        assert bool(short.match_subscription(asked[3], now)) == (now in (None, 20))
 
 
 def test_a_table_of_one_is_what_a_store_would_hold() -> None:
@@ -541,6 +541,76 @@ def test_events_end() -> None:
     assert matcher.match_subscription(query, now=100) == ["b"]
     assert matcher.match_subscription(query, now=200) == []
     assert matcher.match_subscription(query, now=300) == []
+
+
+EVENT_INDEXES = registry.names(events=True)
+
+
+@pytest.mark.parametrize("index", EVENT_INDEXES)
+def test_time_does_not_go_back(index) -> None:
+    """What has expired once is no longer live, whether the index has met it or not."""
+    matcher = Matcher(index=index)
+    points = [Event(id=f"p{i:02}", location=Point(i, 0), expires=i + 10) for i in range(40)]
+    matcher.add_events([*points, Event(id="wide", location=BOX, expires=30)])
+    query = Subscription(id="q")
+    assert len(matcher.match_subscription(query, now=9)) == 41
+    assert matcher.match_subscription(query, now=29) == [e.id for e in points[20:]] + ["wide"]
+    for earlier in (None, 9, 28):
+        found = matcher.match_subscription(query, now=earlier)
+        assert found == [e.id for e in points[20:]] + ["wide"]
+    matcher.add_events([Event(id="dead", expires=20)])
+    assert "dead" not in matcher.match_subscription(query, now=5)
+    matcher.check_invariants()
+
+
+@pytest.mark.parametrize("given", [list, events_to_arrow])
+@pytest.mark.parametrize("index", EVENT_INDEXES)
+def test_the_id_of_an_event_that_has_expired_can_be_used_again(index, given) -> None:
+    matcher = Matcher(index=index)
+    query = Subscription(id="q", where="x > 1")
+    both = [Event(id="a", attributes={"x": 2}, expires=10), Event(id="b", attributes={"x": 2})]
+    matcher.add_events(given(both))
+    with pytest.raises(BatchError, match="a"):
+        matcher.add_events(given([Event(id="a", attributes={"x": 3})]))
+    assert matcher.match_subscription(query, now=9) == ["a", "b"]
+    assert matcher.match_subscription(Subscription(id="q", where="x > 5"), now=10) == []
+    with pytest.raises(BatchError) as caught:  # all or none
+        matcher.add_events(given([Event(id="a"), Event(id="b")]))
+    assert caught.value.row == 1
+    assert matcher.match_subscription(query, now=10) == ["b"]
+    matcher.add_events(given([Event(id="a", attributes={"x": 3}), Event(id="c")]))
+    assert matcher.match_subscription(query) == ["a", "b"]
+    assert matcher.event_count == 3
+    matcher.remove_event("a")
+    assert matcher.expire(20) == ([], [])
+    matcher.check_invariants()
+
+
+def test_what_a_match_drops_is_gone() -> None:
+    """Algorithm 1 of MO-Tree removes expired events that it meets: from memory and count, too."""
+    matcher = Matcher(index="mo-tree", space="planar")
+    query = Subscription(id="q", where="x BETWEEN 0 AND 1000")
+    sizes = []
+    for hour in range(30):
+        matcher.add_events([
+            Event(
+                id=f"an event with a long id, no. {hour}-{i}",
+                attributes={"x": i},
+                location=Box(i, 0, i + 1, 1) if i % 10 == 0 else Point(i, 0),
+                keywords=["sale"],
+                expires=hour * 10 + 5,
+            )
+            for i in range(100)
+        ])  # fmt: skip
+        assert len(matcher.match_subscription(query, now=hour * 10)) == 100
+        assert matcher.event_count == 100
+        assert matcher.match_subscription(query, now=hour * 10 + 5) == []
+        assert matcher.event_count == 0
+        matcher.check_invariants()
+        sizes.append(matcher.memory()["total"])
+    assert sizes[-1] <= 1.2 * sizes[4]
+    with pytest.raises(UnknownIdError):
+        matcher.remove_event("an event with a long id, no. 0-1")
 
 
 def test_expire_tells_whom() -> None:
@@ -1103,3 +1173,53 @@ def test_an_interrupted_reader_does_not_strand_a_writer(monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt), lock.read():
         raise AssertionError("a writer holds the lock")
     assert told
+
+
+# --- places in filters ------------------------------------------------------------------------
+
+HALVES = (
+    "MULTIPOLYGON(((170 0, 180 0, 180 9, 170 9, 170 0)),"
+    " ((-180 0, -170 0, -170 9, -180 9, -180 0)))"
+)
+BAND = "POLYGON((-180 0, 180 0, 180 9, -180 9, -180 0))"
+LARGE = "POLYGON((-60 40, 60 40, 60 60, -60 60, -60 40))"
+END = math.nextafter(-100.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "location", "wanted"),
+    [
+        (f"S_WITHIN(location, {HALVES})", Box(175, 1, -175, 2), True),
+        (f"S_WITHIN(location, {HALVES})", Polygon([(175, 1), (185, 1), (185, 2)]), True),
+        (f"S_WITHIN(location, {HALVES})", Box(175, 1, -169, 2), False),
+        (f"NOT S_WITHIN(location, {HALVES})", Box(175, 1, -169, 2), True),
+        (f"S_WITHIN(location, {BAND})", Box(175, 1, -175, 2), True),
+        (f"NOT S_WITHIN(location, {BAND})", Box(175, 1, -175, 2), False),
+        ("S_WITHIN(location, BBOX(-180, 0, 180, 9))", Box(175, 1, -175, 2), True),
+        ("S_WITHIN(location, BBOX(-180, 0, 180, 9))", Box(175, 1, -175, 10), False),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Point(-100.1, 1), False),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Point(END, 1), True),
+        ("NOT S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Box(END, 1, -90, 2), True),
+        ("S_INTERSECTS(location, BBOX(170, 0, -100.1, 9))", Box(END, 1, -90, 2), False),
+        (f"S_DWITHIN(location, {LARGE}, 1)", Point(0, 59.9), True),
+        (f"S_DWITHIN(location, {LARGE}, 1)", Box(-0.1, 59.7, 0.1, 59.9), True),
+        (f"S_DWITHIN(location, {LARGE}, 112000)", Point(0, 61), True),
+        (f"S_DWITHIN(location, {LARGE}, 100000)", Point(0, 61), False),
+        (f"NOT S_DWITHIN(location, {LARGE}, 100000)", Point(0, 61), True),
+        ("S_DWITHIN(location, POINT(0 61), 112000)", Box(-60, 40, 60, 60), True),
+        ("S_DWITHIN(location, POINT(0 0), 10000000)", Box(180, -2, 180, 2), False),
+        ("S_DWITHIN(location, BBOX(-1, -1, 1, 1), 10000000)", Box(180, -2, 180, 2), False),
+        ("S_DWITHIN(location, BBOX(-180, -85, 180, 85), 0)", Box(179, 1, -179, 2), True),
+    ],
+)
+def test_places_across_the_antimeridian_and_large_ones(where, location, wanted) -> None:
+    event = Event(id="e", location=location)
+    subscription = Subscription(id="s", where=where)
+    assert oracle.matches(subscription, event) is wanted
+    for index in ("scan", "pivot"):
+        matcher = Matcher(index=index)
+        matcher.add_subscriptions([subscription])
+        assert matcher.match_event(event) == ["s"] * wanted
+        assert matcher.explain("s", event).matched is wanted
+        matcher.add_events([event])
+        assert matcher.match_subscription(subscription) == ["e"] * wanted

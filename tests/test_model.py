@@ -206,6 +206,22 @@ def test_words_are_compared_after_nfkc_and_case_folding() -> None:
     assert normalise_word("Ǆ") == normalise_word("ǆ")
 
 
+def test_a_normalised_word_is_its_own() -> None:
+    """Or a word that was written down and read again would match others than before."""
+    marks = ["", "\u0301", "\u0308", "\u0345", "\u0327\u0301"]
+    letters = [
+        chr(code)
+        for code in range(0x80, 0x30000)
+        if not 0xD800 <= code < 0xE000 and chr(code).casefold() != chr(code)
+    ]
+    for letter in [*letters, "ΐ", "ΰ", "ΐ", "가", "ﬃ"]:
+        for mark in marks:
+            word = normalise_word(letter + mark)
+            assert normalise_word(word) == word, letter + mark
+    assert normalise_word("\u03aa\u0301") == normalise_word("\u03ca\u0301")
+    assert normalise_word("\u03aa\u0301") == normalise_word("\u0390")
+
+
 @pytest.mark.parametrize(
     ("attributes", "field"),
     [
@@ -387,3 +403,17 @@ def test_long_values_are_cut_in_messages() -> None:
     error = refused(lambda: Event(id="e", location=given), "location")
     assert len(str(error)) < 300
     assert error.value is given
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1e308])
+@pytest.mark.filterwarnings("error")
+def test_polygons_of_any_size(size: float) -> None:
+    square = [(-size, -size), (size, -size), (size, size), (-size, size)]
+    half = [(x / 2, y / 2) for x, y in square]
+    assert Polygon(square, [half]).exterior == tuple(square)
+    with pytest.raises(ValidationError, match="must not cross"):
+        Polygon([square[0], square[2], square[1], square[3]])
+    with pytest.raises(ValidationError, match="must not cross"):
+        Polygon(half, [square])
+    with pytest.raises(ValidationError, match="on one line"):
+        Polygon([(0, 0), (size / 2, size / 2), (size, size)])

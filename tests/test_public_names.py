@@ -60,6 +60,12 @@ def test_the_version_is_the_package_version():
 def test_every_error_is_in_the_tree():
     from nearcast import errors
 
+    made = {
+        name
+        for name, each in vars(errors).items()
+        if isinstance(each, type) and each.__module__ == errors.__name__
+    }
+    assert set(errors.__all__) == {name for name in made if not name.startswith("_")}
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), nearcast.NearcastError)
 

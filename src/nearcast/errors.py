@@ -38,6 +38,7 @@ __all__ = [
     "FilterTooLarge",
     "MissingExtraError",
     "NearcastError",
+    "PatternError",
     "SavedError",
     "SchemaError",
     "SparkError",

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from nearcast.cpsl import kernels
 from nearcast.cpsl.instances import Shape, corners
 from nearcast.cpsl.operators.spatial import Relations, region_shape
-from nearcast.matcher.places import Bounds, index_boxes
-from nearcast.model.geometry import Box, Circle, Polygon
+from nearcast.kernels import geometry
+from nearcast.matcher.places import Bounds, index_boxes, pieces
+from nearcast.model.geometry import Circle
 
 __all__ = ["LocationIndex", "RegionTest", "reach_of"]
 
@@ -47,29 +48,37 @@ def reach_of(test: RegionTest, relations: Relations) -> list[Bounds] | None:
     if kind == "distance" and params[1] == ">":
         return None
     if kind in ("happen-in", "overlap"):
-        return index_boxes(_region(shape), relations.space)
+        return _own_boxes(shape, relations)
     if kind == "same-place":
         x, y = kernels.centre_of(shape[0], shape[1], 0)
         return index_boxes(Circle(float(x), float(y), relations.tolerance), relations.space)
     metres = params[2] + (relations.tolerance if params[1] == "=" else 0.0)
     x, y = kernels.centre_of(shape[0], shape[1], 0)
-    far = max(relations.distance((0, np.array([x, y])), (0, c)) for c in corners(shape))
-    # Distances from the centre are true in the projection, so the triangle rule holds there.
+    far = max(relations.distance((0, np.array([x, y])), (0, c)) for c in _border(shape, relations))
+    # Distances from the centre are true in the projection, so the triangle rule holds there;
+    # and a position inside is at distance 0, wherever the projection has it.
     radius = (far + metres) * (1 + 1e-9) + 1e-6
-    return index_boxes(Circle(_wrapped(float(x), relations), float(y), radius), relations.space)
+    around = Circle(_wrapped(float(x), relations), float(y), radius)
+    return index_boxes(around, relations.space) + _own_boxes(shape, relations)
+
+
+def _border(shape: Shape, relations: Relations) -> F8:
+    """The corners between which a region's edges are straight where distances are taken."""
+    if not relations.globe:
+        return corners(shape)
+    cut = geometry.segmentized(geometry.as_polygon(shape[0], shape[1], 0))
+    found: F8 = cut[1 + int(cut[0]) :].reshape(-1, 2)
+    return found
 
 
 def _wrapped(lon: float, relations: Relations) -> float:
     return (lon + 180.0) % 360.0 - 180.0 if relations.globe else lon
 
 
-def _region(shape: Shape) -> Box | Polygon:
+def _own_boxes(shape: Shape, relations: Relations) -> list[Bounds]:
     ring = corners(shape)
-    (xmin, ymin), (xmax, ymax) = ring.min(axis=0), ring.max(axis=0)
-    if xmax > 180.0 or xmin < -180.0:
-        box = [(xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)]
-        return Polygon([(float(x), float(y)) for x, y in box])
-    return Box(float(xmin), float(ymin), float(xmax), float(ymax))
+    (xmin, ymin), (xmax, ymax) = ring.min(axis=0).tolist(), ring.max(axis=0).tolist()
+    return pieces((xmin, ymin, xmax, ymax), relations.space)
 
 
 class _Tests:

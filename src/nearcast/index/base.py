@@ -40,6 +40,7 @@ __all__ = [
     "Clauses",
     "Coming",
     "Counters",
+    "DroppingIndex",
     "EventBatch",
     "EventIndex",
     "EventStore",
@@ -225,7 +226,7 @@ class EventIndex(Protocol):
         """The live event rows (now < expires) that satisfy the row of this clause table.
 
         The table need not be the index's own store. Expired rows met on the way may be
-        dropped for good.
+        dropped for good, see `DroppingIndex`: `now` does not go back.
         """
 
     def memory_bytes(self) -> int:
@@ -233,6 +234,17 @@ class EventIndex(Protocol):
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the structure contradicts itself. Slow; for tests."""
+
+
+@runtime_checkable
+class DroppingIndex(Protocol):
+    """An event index whose matches drop expired rows that they meet."""
+
+    def dropped(self) -> Rows:
+        """The rows dropped since this was asked last, but for those removed or added since.
+
+        They are no longer in the index: their owner can let go of them, too.
+        """
 
 
 def match_each(index: SubscriptionIndex, batch: EventBatch, counters: Counters) -> Pairs:

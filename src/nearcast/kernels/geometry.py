@@ -7,7 +7,7 @@ kind   name     floats
 ====== ======== ==========================================================
 0      POINT    x, y
 1      CIRCLE   x, y, radius
-2      BOX      xmin, ymin, xmax, ymax (xmax may pass 180 on the globe)
+2      BOX      xmin, ymin, xmax, ymax (xmin > xmax: across the antimeridian)
 3      POLYGON  number of rings, length of each ring, then x, y, x, y, …
 ====== ======== ==========================================================
 
@@ -33,6 +33,8 @@ _ORIENT_BOUND = (3.0 + 16.0 * 2.0**-53) * 2.0**-53
 _LARGE, _SMALL = 1e140, 1e-100  # products of such numbers, and their errors, stay in float64
 _SHRINK, _STRETCH = 2.0**-540, 2.0**540
 _SPLITTER = 134217729.0  # 2²⁷ + 1, halves a float64 for an exact product
+_ROUNDING = 1e-12  # far more than a computed point is off, for coordinates of up to 1
+_QUARTER_M = EARTH_RADIUS_M * math.pi / 2
 
 
 @kernel
@@ -223,6 +225,8 @@ def as_polygon(kind, f, off):
     if kind == POINT:
         return np.array([1.0, 1.0, f[off], f[off + 1]])
     xmin, ymin, xmax, ymax = f[off], f[off + 1], f[off + 2], f[off + 3]
+    if xmin > xmax:
+        xmax += 360.0
     return np.array([1.0, 4.0, xmin, ymin, xmax, ymin, xmax, ymax, xmin, ymax])
 
 
@@ -268,42 +272,92 @@ def _polygons_meet(a, b, shift):
 
 
 @kernel
-def _polygon_covers(a, b, shift):
-    """Whether polygon a covers polygon b, moved by `shift`: every point of b is in a."""
-    ea = _edges(a)
-    eb = _edges(b)
-    for j in range(len(eb)):
-        x1, y1 = eb[j, 0] + shift, eb[j, 1]
-        x2, y2 = eb[j, 2] + shift, eb[j, 3]
-        if not point_in_polygon(a, 0, x1, y1):
+def _edges_near(polygons, box):
+    """The edges of several polygons of which the bounds reach into a box, one row each."""
+    out = np.empty((0, 4))
+    for p in polygons:
+        edges = _edges(p)
+        n = 0
+        for i in range(len(edges)):
+            ax, ay, bx, by = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3]
+            if max(ax, bx) < box[0] or min(ax, bx) > box[2]:
+                continue
+            if max(ay, by) < box[1] or min(ay, by) > box[3]:
+                continue
+            edges[n] = edges[i]
+            n += 1
+        out = np.concatenate((out, edges[:n]))
+    return out
+
+
+@kernel
+def bounds(p):
+    """xmin, ymin, xmax, ymax of polygon floats."""
+    start = 1 + int(p[0])
+    xs, ys = p[start::2], p[start + 1 :: 2]
+    return xs.min(), ys.min(), xs.max(), ys.max()
+
+
+@kernel
+def _in_one_of(polygons, x, y):
+    """Whether a point lies in one of the polygons."""
+    for p in polygons:
+        if point_in_polygon(p, 0, x, y):
+            return True
+    return False
+
+
+@kernel
+def _near_one_of(polygons, edges, x, y):
+    """Whether a computed (rounded) point lies in one of the polygons, or that near to an edge."""
+    if _in_one_of(polygons, x, y):
+        return True
+    for i in range(len(edges)):
+        e = edges[i]
+        if segment_distance(x, y, e[0], e[1], e[2], e[3]) <= _ROUNDING * max(1.0, abs(x), abs(y)):
+            return True
+    return False
+
+
+@kernel
+def _covered(b, polygons):
+    """Whether every point of b lies in one of the polygons.
+
+    What is not covered has a border, made of pieces of b's edges and the polygons'. So all
+    edges are cut where they meet, and beside the middle of each piece, on both sides, what
+    is in b must be in a polygon. Corners are exact, the rest up to rounding.
+    """
+    own = _edges(b)
+    for i in range(len(own)):
+        if not _in_one_of(polygons, own[i, 0], own[i, 1]):
             return False
-        # Between two crossings with a's border an edge of b is wholly in a or wholly out:
-        # the middles of all such pieces decide.
-        cuts = np.empty(2 * len(ea) + 2)
+    theirs = _edges_near(polygons, bounds(b))
+    edges = np.concatenate((own, theirs))
+    cuts = np.empty(2 * len(edges) + 2)
+    for i in range(len(edges)):
+        x1, y1, x2, y2 = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3]
+        length = math.hypot(x2 - x1, y2 - y1)
+        if length == 0.0:
+            continue
         cuts[0] = 0.0
         cuts[1] = 1.0
         n = 2
-        for i in range(len(ea)):
-            n = _cut(ea[i], x1, y1, x2, y2, cuts, n)
-        pieces = np.sort(cuts[:n])
+        for j in range(len(edges)):
+            n = _cut(edges[j], x1, y1, x2, y2, cuts, n)
+        stops = np.sort(cuts[:n])
         for k in range(n - 1):
-            if pieces[k + 1] > pieces[k]:
-                t = (pieces[k] + pieces[k + 1]) / 2
-                px, py = x1 + t * (x2 - x1), y1 + t * (y2 - y1)
-                if not _near_or_in(a, ea, px, py):
+            t = (stops[k] + stops[k + 1]) / 2
+            x, y = x1 + t * (x2 - x1), y1 + t * (y2 - y1)
+            aside = _ROUNDING * max(1.0, abs(x), abs(y))
+            if (stops[k + 1] - stops[k]) * length < 4.0 * aside:
+                continue
+            if i < len(own) and not _near_one_of(polygons, theirs, x, y):
+                return False
+            dx, dy = aside * (y1 - y2) / length, aside * (x2 - x1) / length
+            for side in (-1.0, 1.0):
+                px, py = x + side * dx, y + side * dy
+                if point_in_polygon(b, 0, px, py) and not _in_one_of(polygons, px, py):
                     return False
-    for r in range(1, int(a[0])):  # a hole of a strictly inside b leaves points uncovered
-        at = 1 + int(a[0])
-        for q in range(r):
-            at += 2 * int(a[1 + q])
-        hole = np.empty(2 + 2 * int(a[1 + r]))
-        hole[0] = 1.0
-        hole[1] = a[1 + r]
-        for k in range(2 * int(a[1 + r])):
-            hole[2 + k] = a[at + k]
-        cx, cy = _inner_point(hole)
-        if point_in_polygon(b, 0, cx - shift, cy):
-            return False
     return True
 
 
@@ -331,45 +385,6 @@ def _cut(edge, x1, y1, x2, y2, cuts, n):
 
 
 @kernel
-def _near_or_in(a, ea, x, y):
-    """Whether a computed (rounded) point is in a, or on its border up to rounding."""
-    if point_in_polygon(a, 0, x, y):
-        return True
-    scale = max(1.0, abs(x), abs(y)) * 1e-12
-    for i in range(len(ea)):
-        if segment_distance(x, y, ea[i, 0], ea[i, 1], ea[i, 2], ea[i, 3]) <= scale:
-            return True
-    return False
-
-
-@kernel
-def _inner_point(ring):
-    """A point strictly inside a simple ring: the middle of the widest span at a height
-    between two vertices."""
-    n = int(ring[1])
-    ys = np.sort(ring[3 : 2 + 2 * n : 2].copy())
-    best_x, best_y, best = ring[2], ring[3], -1.0
-    for k in range(n - 1):
-        if ys[k + 1] > ys[k]:
-            y = (ys[k] + ys[k + 1]) / 2
-            xs = np.empty(n)
-            m = 0
-            for i in range(n):
-                j = i + 1 if i + 1 < n else 0
-                ay, by = ring[3 + 2 * i], ring[3 + 2 * j]
-                if (ay > y) != (by > y):
-                    ax, bx = ring[2 + 2 * i], ring[2 + 2 * j]
-                    xs[m] = ax + (y - ay) / (by - ay) * (bx - ax)
-                    m += 1
-            row = np.sort(xs[:m])
-            for i in range(0, m - 1, 2):
-                if row[i + 1] - row[i] > best:
-                    best = row[i + 1] - row[i]
-                    best_x, best_y = (row[i] + row[i + 1]) / 2, y
-    return best_x, best_y
-
-
-@kernel
 def segment_distance(x, y, ax, ay, bx, by):
     """Euclidean distance of a point from a segment."""
     dx, dy = bx - ax, by - ay
@@ -382,25 +397,32 @@ def segment_distance(x, y, ax, ay, bx, by):
 
 
 @kernel
-def polygon_distance(p, x, y):
-    """Euclidean distance of a point from a polygon, 0 inside."""
-    if point_in_polygon(p, 0, x, y):
-        return 0.0
+def segmentized(p):
+    """Polygon floats with every edge cut into equal pieces of at most one degree."""
+    rings = int(p[0])
     edges = _edges(p)
-    best = np.inf
+    parts = np.empty(len(edges), np.int64)
     for i in range(len(edges)):
-        d = segment_distance(x, y, edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3])
-        best = min(best, d)
-    return best
-
-
-@kernel
-def _corner_distance(p):
-    """Distance of the nearest corner of a projected polygon from the projection's centre."""
-    best = np.inf
-    for i in range(1 + int(p[0]), len(p), 2):
-        best = min(best, math.hypot(p[i], p[i + 1]))
-    return best
+        dx, dy = edges[i, 2] - edges[i, 0], edges[i, 3] - edges[i, 1]
+        parts[i] = max(1, math.ceil(math.sqrt(dx * dx + dy * dy)))
+    total = parts.sum()
+    if total == len(edges):  # most places are small: nothing to cut
+        return p
+    out = np.empty(1 + rings + 2 * total)
+    out[0] = p[0]
+    at = 1 + rings
+    i = 0
+    for r in range(rings):
+        first = at
+        for _ in range(int(p[1 + r])):
+            dx, dy = edges[i, 2] - edges[i, 0], edges[i, 3] - edges[i, 1]
+            for k in range(parts[i]):
+                out[at] = edges[i, 0] + dx * k / parts[i]
+                out[at + 1] = edges[i, 1] + dy * k / parts[i]
+                at += 2
+            i += 1
+        out[1 + r] = (at - first) // 2
+    return out
 
 
 @kernel
@@ -468,21 +490,57 @@ def centroid(p):
 
 
 @kernel
-def _projected_distance(a, b):
-    """Euclidean distance between two projected polygons, 0 if they meet."""
-    if _polygons_meet(a, b, 0.0):
-        return 0.0
+def _borders_distance(a, b, globe):
+    """Euclidean distance between the borders of two polygons; on the globe, projected ones.
+
+    On the far side of the globe, more than a quarter turn from the centre of the projection,
+    an edge lies along the rim of the map. The line between its ends may run through the middle;
+    so an edge counts as no nearer to the centre than its nearer end there.
+    """
     ea = _edges(a)
     eb = _edges(b)
+    far = _far(ea, globe)
+    other_far = _far(eb, globe)
     best = np.inf
     for i in range(len(ea)):
+        ax, ay, bx, by = ea[i, 0], ea[i, 1], ea[i, 2], ea[i, 3]
         for j in range(len(eb)):
-            best = min(
-                best,
-                segment_distance(ea[i, 0], ea[i, 1], eb[j, 0], eb[j, 1], eb[j, 2], eb[j, 3]),
-                segment_distance(eb[j, 0], eb[j, 1], ea[i, 0], ea[i, 1], ea[i, 2], ea[i, 3]),
-            )
+            px, py, qx, qy = eb[j, 0], eb[j, 1], eb[j, 2], eb[j, 3]
+            if far[i] == 0.0 and other_far[j] == 0.0:
+                if segments_meet(ax, ay, bx, by, px, py, qx, qy):
+                    return 0.0
+                # Every corner begins an edge, so it comes up with each edge of the other.
+                best = min(best, segment_distance(ax, ay, px, py, qx, qy))
+                best = min(best, segment_distance(px, py, ax, ay, bx, by))
+            else:
+                d = segment_distance(ax, ay, px, py, qx, qy)
+                best = min(best, max(d, other_far[j] - math.hypot(ax, ay)))
+                d = segment_distance(px, py, ax, ay, bx, by)
+                best = min(best, max(d, far[i] - math.hypot(px, py)))
     return best
+
+
+@kernel
+def _far(edges, globe):
+    """How far the nearer end of each projected edge is from the centre; 0 for edges that have
+    an end within a quarter turn, and on a plane."""
+    out = np.zeros(len(edges))
+    if globe:
+        for i in range(len(edges)):
+            nearer = min(math.hypot(edges[i, 0], edges[i, 1]), math.hypot(edges[i, 2], edges[i, 3]))
+            if nearer > _QUARTER_M:
+                out[i] = nearer
+    return out
+
+
+@kernel
+def _in_arc(west, east, lon):
+    """Whether a longitude lies in west..east, closed; across the antimeridian if west > east."""
+    if west > east:
+        return lon >= west or lon <= east
+    if west <= lon <= east:
+        return True
+    return (lon == 180.0 and west == -180.0) or (lon == -180.0 and east == 180.0)
 
 
 @kernel
@@ -490,13 +548,14 @@ def point_in_shape(kind, f, off, x, y, globe):
     """Whether the point (x, y) lies in the shape at `off`."""
     if kind == CIRCLE:
         return within(f[off], f[off + 1], x, y, f[off + 2], globe)
+    if kind == BOX:
+        if not f[off + 1] <= y <= f[off + 3]:
+            return False
+        return _in_arc(f[off], f[off + 2], x) if globe else f[off] <= x <= f[off + 2]
     turns = 1 if globe else 0  # polygons reach 360° either way, points 180°
     for k in range(-turns, turns + 1):
         px = x + 360.0 * k
-        if kind == BOX:
-            if f[off] <= px <= f[off + 2] and f[off + 1] <= y <= f[off + 3]:
-                return True
-        elif kind == POLYGON:
+        if kind == POLYGON:
             if point_in_polygon(f, off, px, y):
                 return True
         elif f[off] == px and f[off + 1] == y:
@@ -505,33 +564,21 @@ def point_in_shape(kind, f, off, x, y, globe):
 
 
 @kernel
-def _meets_cap(kind, g, off, lon, lat, radius_m):
-    """Whether a box or polygon on the globe holds a point or comes within a distance of it.
-
-    On the far side of the globe, with every corner beyond a quarter turn, a shape lies round
-    the rim of the map: it may seem to hold the centre, and straight edges between its corners
-    run through the middle of the map. So only its corners count then.
-    """
-    if point_in_shape(kind, g, off, lon, lat, True):
-        return True
-    p = project(as_polygon(kind, g, off), lon, lat)
-    nearest = _corner_distance(p)
-    if nearest <= EARTH_RADIUS_M * math.pi / 2:
-        return polygon_distance(p, 0.0, 0.0) <= radius_m
-    return nearest <= radius_m
-
-
-@kernel
-def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
-    """Whether a region and an event's location share a point."""
+def _places_meet(kind, f, off, other_kind, g, other_off, globe):
+    """Whether two points, boxes or polygons share a point."""
     if other_kind == POINT:
         return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
-    if kind == CIRCLE and globe:
-        return _meets_cap(other_kind, g, other_off, f[off], f[off + 1], f[off + 2])
-    b = as_polygon(other_kind, g, other_off)
-    if kind == CIRCLE:
-        return polygon_distance(b, f[off], f[off + 1]) <= f[off + 2]
+    if kind == POINT:
+        return point_in_shape(other_kind, g, other_off, f[off], f[off + 1], globe)
+    if kind == BOX and other_kind == BOX:  # no turns: 360 more or less would round the ends
+        if f[off + 1] > g[other_off + 3] or g[other_off + 1] > f[off + 3]:
+            return False
+        w1, e1, w2, e2 = f[off], f[off + 2], g[other_off], g[other_off + 2]
+        if globe:
+            return _in_arc(w1, e1, w2) or _in_arc(w2, e2, w1)
+        return w1 <= e2 and w2 <= e1
     a = as_polygon(kind, f, off)
+    b = as_polygon(other_kind, g, other_off)
     turns = 2 if globe else 0
     for k in range(-turns, turns + 1):
         if _polygons_meet(a, b, 360.0 * k):
@@ -540,35 +587,65 @@ def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
 
 
 @kernel
-def shape_covers(kind, f, off, other_kind, g, other_off, globe):
-    """Whether every point of an event's location lies in a box or polygon."""
-    if other_kind == POINT:
-        return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
-    a = as_polygon(kind, f, off)
-    b = as_polygon(other_kind, g, other_off)
-    if globe and kind == BOX and f[off + 2] - f[off] >= 360.0:  # all the way round: no seam
-        for i in range(2 + int(b[0]), b.size, 2):
-            if not f[off + 1] <= b[i] <= f[off + 3]:
-                return False
-        return True
-    turns = 2 if globe else 0
-    for k in range(-turns, turns + 1):
-        if _polygon_covers(a, b, 360.0 * k):
-            return True
-    return False
-
-
-@kernel
 def shapes_distance(kind, f, off, other_kind, g, other_off, globe):
-    """The distance between two shapes (not circles); on the globe in the azimuthal
-    equidistant projection at the first one's centroid."""
+    """The distance between two shapes (not circles), 0 where they meet.
+
+    On the globe in the azimuthal equidistant projection at the first one's centroid, with
+    edges cut to at most 1° first.
+    """
+    if _places_meet(kind, f, off, other_kind, g, other_off, globe):
+        return 0.0
     a = as_polygon(kind, f, off)
     b = as_polygon(other_kind, g, other_off)
     if globe:
         lon0, lat0 = centroid(a)
-        a = project(a, lon0, lat0)
-        b = project(b, lon0, lat0)
-    return _projected_distance(a, b)
+        a = project(segmentized(a), lon0, lat0)
+        b = project(segmentized(b), lon0, lat0)
+    return _borders_distance(a, b, globe)
+
+
+@kernel
+def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
+    """Whether a region and an event's location share a point."""
+    if other_kind == POINT:
+        return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
+    if kind == CIRCLE:  # its first two floats are its centre
+        return shapes_distance(POINT, f, off, other_kind, g, other_off, globe) <= f[off + 2]
+    return _places_meet(kind, f, off, other_kind, g, other_off, globe)
+
+
+@kernel
+def shapes_cover(kinds, f, offsets, other_kind, g, other_off, globe):
+    """Whether boxes and polygons, all together, hold every point of an event's location."""
+    if other_kind == POINT:
+        for i in range(len(kinds)):
+            if point_in_shape(kinds[i], f, offsets[i], g[other_off], g[other_off + 1], globe):
+                return True
+        return False
+    b = as_polygon(other_kind, g, other_off)
+    xmin, ymin, xmax, ymax = bounds(b)
+    turns = 2 if globe else 0
+    near = [b]  # a list has to know what it is made of
+    near.clear()
+    for i in range(len(kinds)):
+        a = as_polygon(kinds[i], f, offsets[i])
+        west, south, east, north = bounds(a)
+        for k in range(-turns, turns + 1):
+            turn = 360.0 * k
+            if west + turn <= xmax and xmin <= east + turn and south <= ymax and ymin <= north:
+                turned = a.copy()
+                turned[1 + int(a[0]) :: 2] += turn
+                near.append(turned)
+    return len(near) > 0 and _covered(b, near)
+
+
+@kernel
+def shape_covers(kind, f, off, other_kind, g, other_off, globe):
+    """Whether every point of an event's location lies in a box or polygon."""
+    if other_kind == POINT:
+        return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
+    kinds = np.full(1, kind)
+    return shapes_cover(kinds, f, np.full(1, off), other_kind, g, other_off, globe)
 
 
 @kernel

@@ -177,7 +177,7 @@ def _read_piece(
             by_hand |= _valid(table, name)
     intervals = _intervals(seen, table.num_rows, schema)
     words = _words(table, schema, intern=True)
-    by_hand |= intervals.bad | _bad_ids(table) | _bad_times(table, "expires")
+    by_hand |= intervals.bad | _bad_names(table) | _bad_times(table, "expires")
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
 
     runs = (intervals.offsets, intervals.attr, intervals.low, intervals.high)
@@ -485,7 +485,7 @@ def _needs_objects(table: Any, space: Space) -> bool:
     for name in ("geometry", "attributes_json"):
         if name in table.column_names and _valid(table, name).any():
             return True
-    if _bad_ids(table).any():
+    if _bad_names(table).any():
         return True
     if any(_bad_times(table, name).any() for name in ("start", "end", "expires")):
         return True
@@ -628,11 +628,15 @@ def _any_valid(table: Any, names: Iterable[str]) -> Flags:
     return flags
 
 
-def _bad_ids(table: Any) -> Flags:
+def _bad_names(table: Any) -> Flags:
+    """Rows whose id or subscriber is the empty string."""
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.binary_length(_column(table, "id")), 0)
-    empty: Flags = lengths.to_numpy(zero_copy_only=False) == 0
+    empty = np.zeros(table.num_rows, bool)
+    for name in ("id", "subscriber"):
+        if name in table.column_names:
+            lengths = pc.binary_length(_column(table, name)).fill_null(1)
+            empty |= lengths.to_numpy(zero_copy_only=False) == 0
     return empty
 
 

@@ -25,6 +25,7 @@ from nearcast.index.base import (
     ClauseStore,
     Coming,
     Counters,
+    DroppingIndex,
     EventBatch,
     MatchReport,
     Pairs,
@@ -146,7 +147,7 @@ class Matcher:
 
     @property
     def event_count(self) -> int:
-        """The number of live events."""
+        """The number of live events; those that have expired count until they are removed."""
         return len(self._live.ids)
 
     # -- on disk ---------------------------------------------------------------
@@ -717,7 +718,11 @@ class Matcher:
     # -- live events -----------------------------------------------------------
 
     def add_events(self, events: Events) -> None:
-        """Make events live, all or none of them."""
+        """Make events live, all or none of them.
+
+        An id is taken while its event is live: one that has expired, as far as time has come in
+        `match_subscription` and `expire`, makes room.
+        """
         if self.entry.events is None:
             registry.require(self.entry.name, events=True)
         given = bulk.listed(events, Event)
@@ -731,8 +736,19 @@ class Matcher:
             if draft.extended:
                 self._add_singly(draft.view, draft.encoded())
                 return
-            slots = self._live.ids.add_many(*draft.id_bytes())
+            slots = self._new_slots(*draft.id_bytes())
             self._enter_events(self._live.add_many(slots, draft.batch, draft.expires))
+
+    def _new_slots(
+        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.int32]:
+        """Slots for the ids of new events."""
+        try:
+            return self._live.ids.add_many(offsets, data)
+        except BatchError:
+            if not self._expire_events():  # who has the id may have expired
+                raise
+            return self._live.ids.add_many(offsets, data)
 
     def _add_singly(self, events: Sequence[Event], encoded: Iterable[EncodedEvent]) -> None:
         self._check_new_ids([event.id for event in events])
@@ -751,32 +767,59 @@ class Matcher:
 
     def _check_new_ids(self, ids: list[str]) -> None:
         seen: set[str] = set()
+        over: list[int] = []
         for i, id in enumerate(ids):
-            if id in seen or self._live.ids.get(id) >= 0:
+            slot = self._live.ids.get(id)
+            if slot >= 0 and self._live.expired(slot):
+                over.append(slot)
+                slot = -1
+            if id in seen or slot >= 0:
                 raise BatchError(i, DuplicateIdError("event", id, "remove it first"))
             seen.add(id)
+        self._drop_events(over)
 
     def remove_event(self, id: str) -> None:
         """Forget a live event; raises UnknownIdError."""
         with self._lock.write():
-            slot = self._live.ids.find(id)
-            self.index.remove_events(np.array([self._live.row_of(slot)], np.int32))
-            self._live.remove(slot)
+            self._drop_events([self._live.ids.find(id)])
+
+    def _drop_events(self, slots: Sequence[int]) -> None:
+        """Forget events in the index and beside it."""
+        if slots:
+            rows = [self._live.row_of(slot) for slot in slots]
+            self.index.remove_events(np.array(rows, np.int32))
+            for slot in slots:
+                self._live.remove(slot)
+
+    def _expire_events(self) -> list[str]:
+        """Forget the events that have expired, as far as time has come; their ids, sorted."""
+        store = self._live.store
+        rows = store.live_rows()
+        slots = store.table.slot[rows[store.table.expires[rows] <= self._live.now]]
+        ids = self._live.ids.sorted_ids(slots)
+        self._drop_events(slots.tolist())
+        return ids
 
     def match_subscription(
         self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
     ) -> list[str]:
         """The ids of the live events this subscription wants, sorted.
 
-        An event is live while `now < expires`; without `now` nothing has expired.
+        An event is live while `now < expires`. Time does not go back: an earlier `now` than one
+        given before, or none, counts as that; before the first, nothing has expired.
         """
         if self.entry.events is None:
             registry.require(self.entry.name, events=True)
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
         with self._reading(self.entry.events):
-            rows = self._wanted_rows(subscription, at, moment)
-            return self._live.ids.sorted_ids(self._live.slots_of(rows))
+            rows = self._wanted_rows(subscription, at, self._live.at(moment))
+            found = self._live.ids.sorted_ids(self._live.slots_of(rows))
+            if hasattr(self.index, "dropped"):  # it is matched alone, so this is a change, too
+                dropped = cast("DroppingIndex", self.index).dropped()
+                for slot in self._live.slots_of(dropped).tolist():
+                    self._live.remove(slot)
+            return found
 
     def _wanted_rows(self, subscription: Subscription, at: Point | None, now: int) -> Rows:
         """The event rows that a subscription wants."""
@@ -850,10 +893,13 @@ class Matcher:
     # -- expiry ----------------------------------------------------------------
 
     def expire(self, now: Time) -> tuple[list[str], list[str]]:
-        """Remove what has expired at `now`; returns ids of subscriptions and of events, sorted."""
+        """Remove what has expired at `now`; returns ids of subscriptions and of events, sorted.
+
+        Events that a match has dropped before, as `mo-tree` does, are not among them.
+        """
         moment = to_micros(now, "now")
         with self._lock.write():
-            standing, live = self._standing, self._live
+            standing = self._standing
             standing.recycle()
             used = standing.expires[: standing.ids.slots]
             due = used <= moment
@@ -865,14 +911,8 @@ class Matcher:
                 self.index.remove_clauses(np.array(rows, np.int32))
             for slot in over.tolist():
                 standing.remove(slot)
-            gone = live.store.live_rows()
-            gone = gone[live.store.table.expires[gone] <= moment]
-            slots = live.store.table.slot[gone]
-            events = live.ids.sorted_ids(slots)
-            if gone.size:
-                self.index.remove_events(gone.astype(np.int32))
-            for slot in slots.tolist():
-                live.remove(slot)
+            self._live.at(moment)
+            events = self._expire_events()
         return subscriptions, events
 
     # -- looking inside --------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.clock import FOREVER
+from nearcast.clock import FOREVER, NEVER
 from nearcast.index.base import EventBatch, Rows
 from nearcast.index.clauses import NO_EXTRA, ClauseBatch, ClauseStore
 from nearcast.index.columns import grown
@@ -493,15 +494,22 @@ class Live:
         self.extended: dict[int, Box | Polygon] = {}
         """Row → location, where it is not a point."""
         self._corners = 0
+        self.now = NEVER
+        """The latest time that anybody gave."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is not kept when this is: the tree, packed anew when asked for, and a lock."""
         self.tree = RowTree(self._boxes)
+        self._telling = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the tree, which is packed anew when it is asked for."""
-        return {name: value for name, value in vars(self).items() if name != "tree"}
+        passing = {"tree", "_telling"}
+        return {name: value for name, value in vars(self).items() if name not in passing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.tree = RowTree(self._boxes)
+        self._begin()
 
     def add(self, event: Event, encoded: EncodedEvent) -> int:
         """Add one event; returns its row."""
@@ -529,6 +537,17 @@ class Live:
     def row_of(self, slot: int) -> int:
         """The row of an event."""
         return int(self._row[slot])
+
+    def at(self, now: int) -> int:
+        """The time to match at: `now`, but not before the latest that anybody gave."""
+        if now > self.now:
+            with self._telling:  # several may match at once
+                self.now = max(self.now, now)
+        return self.now
+
+    def expired(self, slot: int) -> bool:
+        """Whether an event has expired, as far as time has come."""
+        return bool(self.store.table.expires[self._row[slot]] <= self.now)
 
     def remove(self, slot: int) -> None:
         """Free an event's row and its id."""

@@ -6,6 +6,7 @@ two boxes within −180 … 180, so an index never has to know that the earth is
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "Shape",
     "cap_bounds_many",
     "index_boxes",
+    "pieces",
     "plain_place",
     "search_boxes",
     "shape_floats",
@@ -43,8 +45,7 @@ def shape_floats(place: Circle | Location) -> Shape:
     if isinstance(place, Circle):
         return geometry.CIRCLE, (place.x, place.y, place.radius_m)
     if isinstance(place, Box):
-        turn = 360.0 if place.xmin > place.xmax else 0.0
-        return geometry.BOX, (place.xmin, place.ymin, place.xmax + turn, place.ymax)
+        return geometry.BOX, (place.xmin, place.ymin, place.xmax, place.ymax)
     numbers = [float(len(place.rings)), *(float(len(ring)) for ring in place.rings)]
     for ring in place.rings:
         for x, y in ring:
@@ -52,7 +53,7 @@ def shape_floats(place: Circle | Location) -> Shape:
     return geometry.POLYGON, tuple(numbers)
 
 
-def _pieces(bounds: Bounds, space: Space) -> list[Bounds]:
+def pieces(bounds: Bounds, space: Space) -> list[Bounds]:
     """Bounds cut to −180 … 180 on the globe; a box that touches 180 also holds −180."""
     if space == "planar":
         return [bounds]
@@ -72,13 +73,13 @@ def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
     if isinstance(region, Circle):
         if space == "planar":
             return [_around(region.x, region.y, region.radius_m)]
-        return _pieces(_cap_bounds(region.x, region.y, region.radius_m), space)
+        return pieces(_cap_bounds(region.x, region.y, region.radius_m), space)
     if isinstance(region, Box):
         if region.xmin > region.xmax:  # cut, not turned: adding 360 would round the ends
             west = (-180.0, region.ymin, region.xmax, region.ymax)
             return [west, (region.xmin, region.ymin, 180.0, region.ymax)]
-        return _pieces((region.xmin, region.ymin, region.xmax, region.ymax), space)
-    return _pieces(region.bounds, space)
+        return pieces((region.xmin, region.ymin, region.xmax, region.ymax), space)
+    return pieces(region.bounds, space)
 
 
 def plain_place(
@@ -133,20 +134,20 @@ def cap_bounds_many(circles: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 def search_boxes(location: Box | Polygon, space: Space) -> list[Bounds]:
     """Where regions that may meet an extended location have to be looked for.
 
-    On the globe a circle meets it by a projection in which edges are straight, so the
-    location can reach beyond its own longitudes and latitudes, but not beyond a cap round
-    one of its corners, 3.8 times as wide as the farthest other corner is away (the projection
-    stretches distances by no more than π/2 within a hemisphere, and by 2.3 where a small
-    location crosses its rim; of one that lies beyond, only corners count).
+    On the globe a circle meets it by a projection in which the pieces of its edges, of at most
+    1°, are straight. Within a hemisphere and 1° more that stretches a piece to no more than 1.6
+    times its length; so what reaches the piece is within 0.8 of its length of one of its ends.
+    Of pieces that lie beyond, only the ends count.
     """
     own = index_boxes(location, space)
     if space == "planar":
         return own
     kind, floats = shape_floats(location)
-    corners = geometry.as_polygon(kind, np.array(floats), 0)
-    points: npt.NDArray[np.float64] = corners[1 + int(corners[0]) :].reshape(-1, 2)
-    lon, lat = float(points[0, 0]), float(points[0, 1])
-    reach = max(float(geometry.haversine_m(lon, lat, float(x), float(y))) for x, y in points)
-    if reach > 1_500_000:
-        return [_WORLD]
-    return own + _pieces(_cap_bounds(lon, lat, 3.8 * reach + 1.0), space)
+    polygon = geometry.as_polygon(kind, np.array(floats), 0)
+    xmin, ymin, xmax, ymax = geometry.bounds(polygon)
+    side = min(1.0, math.hypot(xmax - xmin, ymax - ymin))
+    # The widest cap round a piece's end is that of the end nearest to a pole.
+    lat = max(ymin, ymax, key=abs)
+    west, _, east, _ = _cap_bounds(0.0, lat, 0.8 * math.radians(side) * geometry.EARTH_RADIUS_M)
+    south, north = max(-90.0, ymin - side), min(90.0, ymax + side)
+    return pieces((xmin + west, south, xmax + east, north), space)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nearcast.kernels import geometry
 from nearcast.matcher.places import Shape, shape_floats
 from nearcast.model.events import Event
-from nearcast.model.geometry import Circle, Point
+from nearcast.model.geometry import Location
 from nearcast.model.predicates import SpatialResidual
 
 __all__ = ["Place", "residuals_hold", "shape_meets"]
@@ -45,18 +45,29 @@ def _spatial(residual: SpatialResidual, place: Place | None) -> bool:
     if place is None:  # a negated relation is false without a location, too
         return False
     shapes = residual.shape if isinstance(residual.shape, tuple) else (residual.shape,)
+    if residual.relation == "within":
+        return residual.negated != _within(shapes, place)
     return residual.negated != any(_related(residual, shape, place) for shape in shapes)
 
 
-def _related(residual: SpatialResidual, shape: Any, place: Place) -> bool:
-    if residual.relation == "dwithin" and isinstance(shape, Point):
-        assert residual.distance_m is not None
-        shape = Circle(shape.x, shape.y, residual.distance_m)
+def _within(shapes: Sequence[Location], place: Place) -> bool:
+    """Whether a place lies in shapes, all of them together."""
+    encoded = [shape_floats(shape) for shape in shapes]
+    sizes = [len(floats) for _, floats in encoded]
+    kinds = np.array([kind for kind, _ in encoded])
+    floats = np.array([number for _, floats in encoded for number in floats])
+    offsets = np.cumsum([0, *sizes[:-1]])
+    other = (place.kind, place.floats, 0, place.globe)
+    return bool(geometry.shapes_cover(kinds, floats, offsets, *other))
+
+
+def _related(residual: SpatialResidual, shape: Location, place: Place) -> bool:
     kind, numbers = shape_floats(shape)
     floats = np.array(numbers)
-    if residual.relation == "intersects" or kind == geometry.CIRCLE:
+    if residual.relation == "intersects":
         return shape_meets(kind, floats, place)
+    assert residual.distance_m is not None
+    if kind == geometry.POINT:
+        return shape_meets(geometry.CIRCLE, np.append(floats, residual.distance_m), place)
     other = (place.kind, place.floats, 0, place.globe)
-    if residual.relation == "within":
-        return bool(geometry.shape_covers(kind, floats, 0, *other))
     return bool(geometry.shapes_distance(kind, floats, 0, *other) <= residual.distance_m)

@@ -180,15 +180,31 @@ def _ring(points: object, field: str) -> Ring:
 def _check_simple(exterior: Ring, holes: tuple[Ring, ...]) -> None:
     import shapely  # at the first polygon, not at import: it costs 0.1 s
 
-    shape = shapely.Polygon(exterior, holes)
+    rings = _within_reason(exterior, holes)
+    shape = shapely.Polygon(*rings)
     if shapely.is_valid(shape) and shape.area > 0:
         return
     if shapely.convex_hull(shape).area == 0:
         raise ValidationError("exterior", exterior, "the points lie on one line: use a Box")
     reason = str(shapely.is_valid_reason(shape))
+    if rings[0] is not exterior:  # the place that it names is another then
+        reason = reason.partition("[")[0]
     raise ValidationError(
         "exterior", exterior, f"rings must not cross or touch along a line ({reason})"
     )
+
+
+def _within_reason(exterior: Ring, holes: tuple[Ring, ...]) -> tuple[Ring, tuple[Ring, ...]]:
+    """The rings, or, where areas would not be floats, the same rings of the size of 1."""
+    largest = max(max(abs(x), abs(y)) for x, y in exterior)
+    if 1e-100 < largest < 1e100:
+        return exterior, holes
+    power = -math.frexp(largest)[1]
+
+    def scaled(ring: Ring) -> Ring:
+        return tuple((math.ldexp(x, power), math.ldexp(y, power)) for x, y in ring)
+
+    return scaled(exterior), tuple(scaled(hole) for hole in holes)
 
 
 def check_space(place: Region | Location, space: Space, field: str) -> None:

@@ -13,6 +13,9 @@ __all__ = ["normalise_word", "normalise_words"]
 def normalise_word(word: object) -> str:
     """A word in Unicode NFKC, case folded: what two words are compared by.
 
+    Once is not always enough: folding takes characters apart that NFKC puts together again.
+    So it is repeated until nothing changes, and a normalised word is its own.
+
     >>> normalise_word("STRAẞE")
     'strasse'
     """
@@ -21,7 +24,9 @@ def normalise_word(word: object) -> str:
     if word.isascii():
         folded = word.lower()
     else:
-        folded = unicodedata.normalize("NFKC", word).casefold()
+        folded = word
+        while (again := unicodedata.normalize("NFKC", folded).casefold()) != folded:
+            folded = again
         try:
             folded.encode()
         except UnicodeEncodeError:

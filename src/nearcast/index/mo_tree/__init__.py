@@ -104,6 +104,8 @@ class MOTree:
         self._live = EventMembers(events, self._layout, disjoint_cells + 1)
         self._changes = 0
         self._look_at = FEW
+        self._dropped: set[int] = set()
+        """Rows of events that matches dropped and whose owner has not been told."""
 
     # -- clauses ---------------------------------------------------------------
 
@@ -148,19 +150,23 @@ class MOTree:
         """Take rows of the event store in."""
         self._count(_NO_ROWS, rows)
         self._live.add(self._layout, rows)
+        self._settle(rows)
 
     def remove_events(self, rows: Rows) -> None:
         """Forget rows; those dropped before, because they expired, are no error."""
         self._live.buckets.remove(rows)
         self._changes += int(rows.size)
+        self._settle(rows)
+
+    def _settle(self, rows: Rows) -> None:
+        """Their owner knows what became of these rows."""
+        if self._dropped:
+            self._dropped.difference_update(rows.tolist())
 
     def match_clause(self, clauses: Clauses, row: int, now: int, counters: Counters) -> Rows:
-        """Algorithm 1: compare the members of all buckets met, and drop those that expired.
-
-        Should `now` go back, they return, in O(rows of the store).
-        """
-        self._live.at(self._layout, now)
-        found: Rows = kernels.match_clause(
+        """Algorithm 1: compare the members of all buckets met, and drop those that expired."""
+        found: Rows
+        found, dropped = kernels.match_clause(
             self._layout,
             self._live.buckets.table,
             runs_of(clauses),
@@ -169,7 +175,16 @@ class MOTree:
             now,
             counters,
         )
+        if dropped.size:
+            self._dropped.update(dropped.tolist())
+            self._changes += int(dropped.size)
         return found
+
+    def dropped(self) -> Rows:
+        """See `nearcast.index.base.DroppingIndex`."""
+        rows = np.fromiter(self._dropped, np.int32, len(self._dropped))
+        self._dropped.clear()
+        return rows
 
     # -- both ------------------------------------------------------------------
 

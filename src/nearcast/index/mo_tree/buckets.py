@@ -9,8 +9,6 @@ from nearcast.index.columns import grown
 from nearcast.index.mo_tree import kernels
 from nearcast.index.mo_tree.kernels import (
     ABSENT,
-    CLEARED,
-    EXPIRED,
     LIVE,
     NEED,
     ROOMS,
@@ -26,7 +24,6 @@ F4 = npt.NDArray[np.float32]
 
 #: Idle places that nobody minds.
 _SPARE = 256
-_NEVER = np.iinfo(np.int64).min
 
 
 def _facts(layers: int, places: int, *, events: bool) -> F4:
@@ -60,7 +57,7 @@ class Buckets:
             facts=_facts(height, _SPARE, events=events),
             home=np.empty((0, 2), np.int32),
             free=np.full(ROOMS.size, -1, np.int32),
-            state=np.array([0, 0, 0, 0, _NEVER]),
+            state=np.zeros(4, np.int64),
         )
 
     # -- looking ---------------------------------------------------------------
@@ -91,15 +88,6 @@ class Buckets:
         """The store's rows that are in here."""
         return np.flatnonzero(self.table.home[:, 0] >= 0).astype(np.int32)
 
-    @property
-    def cleared(self) -> int:
-        """Before this time, some events that were dropped because they had expired are alive."""
-        return int(self.table.state[CLEARED])
-
-    def expired(self) -> I4:
-        """The rows that were dropped because they had expired, and not removed since."""
-        return np.flatnonzero(self.table.home[:, 0] == EXPIRED).astype(np.int32)
-
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""
         return sum(int(a.nbytes) for a in self.table if isinstance(a, np.ndarray))
@@ -119,11 +107,6 @@ class Buckets:
         """Take the new contents of rows whose bucket stays; the others leave and are reported."""
         moved: npt.NDArray[np.bool_] = kernels.rewrite(self.table, rows, bucket, facts)
         return moved
-
-    def remember(self, expired: I4, cleared: int) -> None:
-        """Note which rows have been dropped because they had expired."""
-        self.table.state[CLEARED] = cleared
-        self.table.home[expired, 0] = EXPIRED
 
     def reserve_more(self, members: int) -> None:
         """Make room after an insertion found none, with `members` still to come."""

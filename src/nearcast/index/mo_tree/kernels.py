@@ -22,14 +22,14 @@ from nearcast.kernels.rows import clear, fill, find_value, grow
 ROOMS = np.array([1, 2] + [s for k in range(1, 30) for s in (3 << (k - 1), 2 << k)], np.int64)
 
 #: Places in `Side.state`.
-USED, LIVE, SQUARES, NEED, CLEARED = 0, 1, 2, 3, 4
+USED, LIVE, SQUARES, NEED = 0, 1, 2, 3
 
 #: Buckets that a match asks for ahead of the one it looks at; values and facts in a cache line.
 _AHEAD, _LINE, _FACTS = 8, 8, 16
 prefetch = prefetcher()
 
-#: `home` of rows that are not here, and of those dropped because they had expired.
-ABSENT, EXPIRED = -1, -2
+#: `home` of rows that are not here.
+ABSENT = -1
 
 
 class Layout(NamedTuple):
@@ -78,12 +78,11 @@ class Side(NamedTuple):
     Value of events, (layers + 1, places, 1), event by event in memory, as their extents
     are short; the additional layer is the time they expire."""
     home: np.ndarray
-    """(rows, 2): bucket and place of each row; ABSENT or EXPIRED for a bucket if it has none."""
+    """(rows, 2): bucket and place of each row; ABSENT for a bucket if it has none."""
     free: np.ndarray
     """First free extent of each size class, −1 for none."""
     state: np.ndarray
-    """Places used, members, Σ (members of a bucket)², places lacking, and the latest time at
-    which a dropped event would have expired: before it, such events are alive."""
+    """Places used, members, Σ (members of a bucket)², places lacking."""
 
 
 @kernel
@@ -312,14 +311,6 @@ def _drop(s, row):
 
 
 @kernel
-def _clear(s, row, expires):
-    """Drop an event that has expired."""
-    _drop(s, row)
-    s.home[row, 0] = EXPIRED
-    s.state[CLEARED] = max(s.state[CLEARED], expires)
-
-
-@kernel
 def remove(s, rows):
     """Forget rows; those that are not here are passed over."""
     for i in range(rows.size):
@@ -327,7 +318,6 @@ def remove(s, rows):
             continue
         if s.home[rows[i], 0] >= 0:
             _drop(s, rows[i])
-        s.home[rows[i], 0] = ABSENT
 
 
 @kernel
@@ -588,25 +578,28 @@ def _meet(layout, runs, row, wanted, sizes, low, high):
 
 
 @kernel
-def _drop_expired(s, target, buckets, expires, clock):
-    """Drop the members of the target buckets that have expired."""
+def _drop_expired(s, target, buckets, clock, dropped):
+    """Drop the members of the target buckets that have expired; their rows go to `dropped`."""
     last = s.facts.shape[0] - 1
+    n = 0
     for t in range(buckets):
         p = np.int64(s.extent[target[t], 0])
         p1 = p + np.int64(s.extent[target[t], 1])
         while p < p1:
             if s.facts[last, p, 0] < clock:
-                _clear(s, s.row[p], expires[s.row[p]])  # the last one comes here
+                dropped[n] = s.row[p]
+                n += 1
+                _drop(s, s.row[p])  # the last one comes here
                 p1 -= 1
             else:
                 p += 1
 
 
 @kernel
-def _live_survivors(s, target, buckets, low, high, expires, now, counters):
+def _live_survivors(s, target, buckets, low, high, now, counters):
     """Members of the target buckets whose float32 values lie in the intervals.
 
-    Members that have expired are dropped. Returns the rows of the survivors.
+    Members that have expired are dropped. Returns the rows of the survivors, and theirs.
 
     Whether a member lies in an interval is anybody's guess, so nothing branches on it. Ends of
     layers without a predicate are NaN, and a comparison with that refuses nobody.
@@ -642,11 +635,12 @@ def _live_survivors(s, target, buckets, low, high, expires, now, counters):
     rows = np.empty(n, np.int32)
     for i in range(n):
         rows[i] = member[place[i]]
+    dropped = np.empty(stale, np.int32)
     if stale > 0:
-        _drop_expired(s, target, buckets, expires, clock)
+        _drop_expired(s, target, buckets, clock, dropped)
     counters[0] += buckets
     counters[1] += members
-    return rows
+    return rows, dropped
 
 
 @kernel
@@ -667,7 +661,7 @@ def _undecided_first(layout, runs, row):
 
 @kernel
 def match_clause(layout, s, runs, row, live, now, counters):
-    """Event rows that clause `row` wants; expired ones met on the way are dropped (Algorithm 1).
+    """Event rows that clause `row` wants, and the expired ones dropped on the way (Algorithm 1).
 
     In float32 an event may look alive for two minutes too long: matches are looked up.
     """
@@ -680,7 +674,7 @@ def match_clause(layout, s, runs, row, live, now, counters):
     target, buckets = _targets(
         s.mask, s.layer, s.cells, wanted, sizes, np.empty(1024, np.int32)
     )  # fmt: skip
-    kept = _live_survivors(s, target, buckets, low, high, live.expires, now, counters)
+    kept, dropped = _live_survivors(s, target, buckets, low, high, now, counters)
     left = kept.size
     ends = _starts(live.start, live.count, kept, left)
     order = _undecided_first(layout, runs, row)
@@ -691,6 +685,8 @@ def match_clause(layout, s, runs, row, live, now, counters):
             prefetch(value, k)
     r_attr, r_low, r_high = runs.attr, runs.low, runs.high
     n = 0
+    late = np.empty(left, np.int32)
+    m = 0
     for i in range(left):
         j = 0
         while j < order.size:
@@ -702,9 +698,13 @@ def match_clause(layout, s, runs, row, live, now, counters):
         if j < order.size:
             continue
         if expires[kept[i]] <= now:
-            _clear(s, kept[i], expires[kept[i]])
+            late[m] = kept[i]
+            m += 1
+            _drop(s, kept[i])
             continue
         kept[n] = kept[i]
         n += 1
     counters[2] += n
-    return kept[:n]
+    if m > 0:
+        dropped = np.concatenate((dropped, late[:m]))
+    return kept[:n], dropped

@@ -86,7 +86,6 @@ class Members(ABC):
 
     def refill(self, layout: Layout, rows: Rows) -> None:
         """Start anew with these rows."""
-        expired, cleared = self.buckets.expired(), self.buckets.cleared
         self.buckets = self._empty(layout)
         if rows.size < _BULK:
             self._insert(layout, rows)
@@ -94,8 +93,6 @@ class Members(ABC):
             bucket, facts = self.locate(layout, rows)
             self.buckets.reserve_rows(self._store.rows)
             self.buckets.load(rows, bucket, facts)
-        if expired.size:
-            self.buckets.remember(expired, cleared)
 
     def update(self, layout: Layout, rows: Rows) -> None:
         """Take the new contents of rows in; where the bucket stays, nothing moves."""
@@ -170,12 +167,3 @@ class EventMembers(Members):
         """The values, as intervals of no width."""
         t = self._store.table
         return t.start, t.count, t.attr, t.value, t.value
-
-    def at(self, layout: Layout, now: int) -> None:
-        """Before matching: if time has gone back, bring the events back that are alive again."""
-        if now >= self.buckets.cleared:
-            return
-        expired = self.buckets.expired()
-        alive = self._store.table.expires[expired] > now
-        self.buckets.remember(expired[~alive], now)
-        self._insert(layout, expired[alive])

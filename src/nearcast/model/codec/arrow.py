@@ -326,6 +326,9 @@ def _split_attributes(
         column: list[Value | None] = []
         for row, rest in zip(rows, encoded, strict=True):
             given = row.get(name)
+            if kind == "number" and given is not None:
+                column.append(float(given))  # pyarrow itself refuses integers beyond 2⁵³
+                continue
             if kind in _FIELDS or (isinstance(given, float) and not math.isfinite(given)):
                 column.append(given)
                 continue
