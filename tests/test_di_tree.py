@@ -9,7 +9,7 @@ import pytest
 
 from nearcast.errors import ValidationError
 from nearcast.index import registry
-from nearcast.index.base import SubscriptionIndex, new_counters
+from nearcast.index.base import MatchReport, SubscriptionIndex, new_counters
 from nearcast.index.clauses import ClauseBatch, ClauseStore
 from nearcast.index.di_tree import DITree
 from nearcast.index.events import EventBatch, EventStore
@@ -152,6 +152,95 @@ def test_leaves_split_as_they_grow_and_serve_after_deletion(variant):
         assert _matches(tree, value) == sorted(
             row for row, (low, high) in left.items() if low <= value <= high
         )
+
+
+# -- what the bitsets save ---------------------------------------------------------------
+
+
+def _report(tree, value):
+    counters = new_counters()
+    tree.match_event(_event(value), 0, counters)
+    return MatchReport.of(counters)
+
+
+def test_bitsets_stand_for_the_nodes_without_comparison():
+    """§IV.C on figure 1 and the value 0.7.
+
+    Forward, leaves 11, 12, 14 and 15 decide, 12 without a comparison; backward, those below
+    node 2 (3, 4 and 6) and 17 without one, and 11, 14 and 15 with. A bitset knows the answer
+    of the former, so what is left is 11, 14 and 15, with one interval each.
+    """
+    leaves = {"f": 4, "fo": 3, "b": 7, "bo": 3}
+    for variant, nodes in leaves.items():
+        tree = _one_column(SAMPLE, variant=variant, threshold=-1, layers=3)
+        assert _report(tree, 0.7)[:3] == (nodes, 3, 4), variant
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 5, 16, 32, 200])
+def test_a_column_has_as_many_cells_as_its_predicates_pay_for(budget):
+    """A cell costs a bit a clause, a predicate pays 8 · budget bits: 2 to 256 cells, a power of 2.
+
+    Columns 0, 1 and 2 are mentioned by all, half and an eighth of 64 clauses.
+    """
+    store = ClauseStore()
+    tree = DITree(store, EventStore(), bitset_bytes=budget)
+    rows = []
+    for i in range(64):
+        columns = [c for c, every in enumerate((1, 2, 8)) if i % every == 0]
+        rows.append(store.append(0, columns, [0.2] * len(columns), [0.4] * len(columns), None))
+    tree.add_clauses(np.array(rows, np.int32))
+    bits = [8 * budget, 4 * budget, budget]
+    powers = [2**k for k in range(1, 9)]
+    wanted = [max((p for p in powers if p <= paid), default=0) for paid in bits]
+    depth = tree._vetoes.table.depth.tolist()
+    assert [0 if d < 0 else 2**d for d in depth] == wanted
+
+
+@pytest.mark.parametrize("variant", ["fo", "bo"])
+def test_a_cell_vetoes_whoever_cannot_match_there(variant):
+    """Forward, who does not cover the whole cell, for a comparison may lift it; backward, who
+    does not meet it. Where the column is missing, everybody who asks for it."""
+    rng = np.random.default_rng(8)
+    ends = np.sort(rng.integers(0, 17, (300, 2)) / 16 + 1 / 64, axis=1).clip(0, 1).tolist()
+    for singly in (False, True):
+        tree = _one_column(ends[:200], variant=variant, bitset_bytes=2)
+        rest = ends[200:]
+        store = tree._clauses
+        rows = [store.append(0, [0], [low], [high], None) for low, high in rest]
+        for some in np.array_split(np.array(rows, np.int32), len(rows) if singly else 1):
+            tree.add_clauses(some)
+        table = tree._vetoes.table
+        assert table.depth.tolist() == [4]
+        used = tree._positions.row[: tree._positions.used]
+        place = {row: at for at, row in enumerate(used.tolist())}
+        for row, (low, high) in enumerate(ends):
+            word, bit = divmod(place[row], 64)
+            vetoed = (table.bits[int(table.first[0]) :, word] >> np.uint64(bit)) & np.uint64(1)
+            for cell in range(16):
+                left, right = cell / 16, (cell + 1) / 16
+                # cells are closed on the right: the value on a split point belongs to the left
+                meets = low <= right and (high > left or cell == 0)
+                covers = low < left and high > right
+                can = covers if variant == "fo" else meets
+                assert bool(vetoed[cell]) != can, (row, low, high, cell)
+            assert vetoed[16]
+
+
+def test_what_fails_most_comes_first_and_nothing_comes_after_the_last():
+    """Column 1 vetoes nearly everybody, so column 0 is not even walked for who is gone."""
+    store = ClauseStore()
+    tree = DITree(store, EventStore(), variant="fo", domain=(0.0, 1.0), threshold=-1, layers=1)
+    rows = [store.append(0, [0, 1], [0.0, 0.9], [1.0, 0.95], None) for _ in range(100)]
+    tree.add_clauses(np.array(rows, np.int32))
+    assert tree._vetoes.table.order.tolist() == [1, 0]
+    # threshold −1 and one layer: each tree is its root, one leaf with both ends to compare
+    batch = EventBatch(
+        np.array([0, 2]), np.array([0, 1], np.int32), np.array([0.5, 0.1]), np.zeros(2, np.int64),
+        np.empty(0, np.int32), 2,
+    )  # fmt: skip
+    counters = new_counters()
+    assert tree.match_event(batch, 0, counters).size == 0
+    assert counters[:3].tolist() == [1, 100, 0]
 
 
 # -- against brute force -----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.datasets import workload
 from nearcast.errors import ValidationError
 from nearcast.index.base import CHOICES, BoxIndex, MatchReport, SubscriptionIndex, new_counters
-from nearcast.index.mbr_trie.kernels import COST, TOKEN_SET, TRIE
+from nearcast.index.lfilter import kernels
+from nearcast.index.mbr_trie.kernels import (
+    ASK_MESSAGE,
+    ASK_NODE,
+    ASK_NODE_STEP,
+    CHECK,
+    COST,
+    TOKEN_SET,
+    TRIE,
+    VISIT,
+)
 from nearcast.index.pt_quadtree import kernels as quadtree
 from nearcast.index.tokens import TokenOrder
 from nearcast.kernels.tokens import ANY
@@ -279,6 +290,25 @@ def test_list_pruning_of_section_5():
     assert matcher.match_event(POINT) == ["s04", "s07", "s10"]
 
 
+@pytest.mark.parametrize(
+    ("message", "left_over"),
+    [(POINT, ["s03", "s04", "s05", "s06", "s07", "s10"]), (RANGE, ["s02", "s10", "s11", "s12"])],
+    ids=["point", "range"],
+)
+def test_list_pruning_compares_only_what_has_the_words(message: Event, left_over: list[str]):
+    """§5.2: what is left of a list satisfies the textual constraint.
+
+    With one list of all twelve, and a trie node for every word, these are the clauses
+    whose words the message has, if the rectangle round those with the same first word meets
+    it: s11 has the point's words, but all that begin with "e" are elsewhere. Behind its last
+    word, "e", the range has nothing to ask the trie with, so s12 is compared like s11.
+    """
+    words = {id: set(words) for id, (words, _) in FIGURE_1.items()}
+    assert all(words[id] <= message.keywords for id in left_over if id != "s12")
+    matcher = figure_1(index="lfilter", bucket=0, leaf=12, choose="list-pruning")
+    assert matcher.match_report(message)[1].candidates == len(left_over)
+
+
 # --- large ------------------------------------------------------------------------------------
 
 
@@ -369,6 +399,182 @@ def test_the_cost_model_chooses_by_the_message(crowd):
             assert counters[5:].sum() == 40
             chosen |= {CHOICES[i] for i in np.flatnonzero(counters[5:])}
     assert {"mbr-trie", "pt-quadtree"} <= chosen
+
+
+def one_of(batch: Any, at: int) -> Any:
+    """A batch of one event of it."""
+    return batch._replace(start=batch.start[at : at + 2], word_start=batch.word_start[at : at + 2])
+
+
+def lists_of(cells: Any, box: tuple[float, ...]) -> Any:
+    """cand_Q of §5.3 and the items of these lists, by recursion over the definition.
+
+    Each cell smaller than the message counts by the share of it that the message covers;
+    a larger one by its own list and its children's.
+    """
+    extent = cells.extent.tolist()
+
+    def clipped(node: int) -> tuple[float, ...]:
+        low = [max(a, b) for a, b in zip(cells.cell[node, :2].tolist(), extent[:2], strict=True)]
+        high = [min(a, b) for a, b in zip(cells.cell[node, 2:].tolist(), extent[2:], strict=True)]
+        return (*low, *high)
+
+    def below(node: int) -> Any:
+        size = int(cells.start[node + 1] - cells.start[node])
+        own, child = np.array([size > 0, size], float), int(cells.child[node])
+        rim = cells.cell[node]
+        if not (rim[0] <= box[2] and rim[2] > box[0] and rim[1] <= box[3] and rim[3] > box[1]):
+            return np.zeros(2)
+        if child == 0:
+            return own
+        left, bottom, right, top = clipped(node)
+        if right - left <= box[2] - box[0] and top - bottom <= box[3] - box[1]:
+            share = max(0.0, min(right, box[2]) - max(left, box[0])) / (right - left)
+            share *= max(0.0, min(top, box[3]) - max(bottom, box[1])) / (top - bottom)
+            return share * (own + sum(whole(c) for c in range(child, child + 4)))
+        return own + sum(below(c) for c in range(child, child + 4))
+
+    def whole(node: int) -> Any:
+        size, child = int(cells.start[node + 1] - cells.start[node]), int(cells.child[node])
+        own = np.array([size > 0, size], float)
+        return own + sum(whole(c) for c in range(child, child + 4)) if child else own
+
+    return below(quadtree.ROOT)
+
+
+@pytest.mark.parametrize("storage", ["leaves", "mx-cif"])
+def test_how_many_lists_lie_ahead(storage: str):
+    matcher = Matcher(index="lfilter", space="planar", leaf=8, storage=storage)
+    matcher.add_subscriptions(workload("lf", seed=3, space="planar").subscription_table(600))
+    cells = structure(matcher)[0].cells
+    stack = np.empty((256, 2), np.int64)
+    rng = np.random.default_rng(2)
+    exact, guessed = [], []
+    for side in (0.0, 0.01, 0.1, 0.4, 0.9):
+        for x, y in (rng.random((12, 2)) * (1 - side)).tolist():
+            box = (x, y, x + side, y + side)
+            found = kernels.lists_ahead(
+                cells.cell, cells.child, cells.start, cells.lists, cells.items, cells.extent,
+                *box, stack,
+            )  # fmt: skip
+            assert found == pytest.approx(tuple(lists_of(cells, box)))
+            reached = [
+                node
+                for node in range(1, cells.child.size)
+                if cells.start[node + 1] > cells.start[node]
+                and cells.cell[node, 0] <= box[2] and cells.cell[node, 2] > box[0]
+                and cells.cell[node, 1] <= box[3] and cells.cell[node, 3] > box[1]
+            ]  # fmt: skip
+            if side == 0.0:  # a point is in one cell of each level: nothing to guess
+                assert found[0] == len(reached)
+            exact.append(len(reached))
+            guessed.append(found[0])
+    assert sum(guessed) == pytest.approx(sum(exact), rel=0.3)
+
+
+def test_the_whole_extent_has_all_lists_and_elsewhere_there_are_none(crowd):
+    cells = structure(crowd["lfilter"])[0].cells
+    given = (cells.cell, cells.child, cells.start, cells.lists, cells.items, cells.extent)
+    stack = np.empty((256, 2), np.int64)
+    everything = int((np.diff(cells.start)[1:] > 0).sum()), cells.item.size
+    assert kernels.lists_ahead(*given, -9.0, -9.0, 9.0, 9.0, stack) == pytest.approx(everything)
+    assert kernels.lists_ahead(*given, 5.0, 5.0, 6.0, 6.0, stack) == (0.0, 0.0)
+
+
+def cost_of(below: int, left: int, share: float, near: float, nodes: int = 0) -> float:
+    """`node_cost` of a node with 2 entries of its own and `below` entries under 4 children.
+
+    `nodes` are under the children.
+    """
+    lo, end, hi = (np.array([value], np.int32) for value in (5, 7, 7 + below))
+    first = np.array([1, 5], np.int32)
+    each = (4 + nodes) / max(below, 1)
+    return float(kernels.node_cost(lo, end, hi, first, 0, left, share, near, each))
+
+
+def test_the_cost_of_a_node_of_the_trie():
+    """Visits and comparisons at their prices; the children that the message has and meets."""
+    own = VISIT + 2 * CHECK
+    assert cost_of(40, 0, 0.5, 0.5) == own, "no word left to go on with"
+    # One word asks among four children: two steps of a search, or four questions of theirs.
+    asked = min(ASK_NODE + 2 * ASK_NODE_STEP, 4 * ASK_MESSAGE)
+    assert cost_of(40, 1, 0.0, 0.5) == pytest.approx(own + asked)
+    assert cost_of(40, 9, 0.0, 0.5) == pytest.approx(own + 4 * ASK_MESSAGE)
+    # A message with all words that meets everything visits all there is.
+    everything = own + 4 * ASK_MESSAGE + (4 + 6) * VISIT + 40 * CHECK
+    assert cost_of(40, 9, 1.0, 1.0, nodes=6) == pytest.approx(everything)
+    # It has a quarter of the words: of the children a quarter, below them a quarter of these.
+    quarter = own + 4 * ASK_MESSAGE + (4 * VISIT + 40 * CHECK) / 4 + 6 * VISIT / 16
+    assert cost_of(40, 9, 0.25, 1.0, nodes=6) == pytest.approx(quarter)
+    # Ten places anywhere span 9/11 of the extent on average: so often a rectangle is met.
+    spans = np.ptp(np.random.default_rng(1).random((20_000, 10)), axis=1)
+    assert spans.mean() == pytest.approx(9 / 11, rel=0.01)
+    somewhere = own + 4 * ASK_MESSAGE + (9 / 11) ** 2 * (4 * VISIT + 40 * CHECK)
+    assert cost_of(40, 9, 1.0, 0.0, nodes=6) == pytest.approx(somewhere)
+
+
+def test_long_lists_are_searched_and_short_ones_read():
+    starts = np.cumsum([0, 4, 1000, 3, 64, 8])
+    lists = np.arange(5)
+    front = kernels.long_lists_first(lists, 5, starts, 2, 5.0)
+    search = {size: 2 * math.ceil(math.log2(size)) * kernels.STEP for size in (4, 1000, 3, 64, 8)}
+    assert {s for s, cost in search.items() if cost < 5.0 * s} == {1000, 64, 8}
+    assert front == 3
+    assert sorted(lists[:3].tolist()) == [1, 3, 4]
+    assert sorted(lists[3:].tolist()) == [0, 2]
+
+
+def test_the_share_of_items_that_begin_in_their_cell():
+    """Of three lists across, two ask for an item's left edge, which is in one of its two."""
+    assert kernels.beginning(1.0, 4.0) == 1
+    assert kernels.beginning(9.0, 1.0) == pytest.approx(1)
+    assert kernels.beginning(9.0, 4.0) == pytest.approx(((1 + 2 / 2) / 3) ** 2)
+
+
+def counted(index: Any, batch: Any, box: Any, choice: int) -> Any:
+    """The counters of one message with a choice made for it; -1 leaves it to the model."""
+    index._forced = choice
+    counters = new_counters()
+    index.match_boxes(batch, box, counters)
+    index._forced = -1
+    return counters
+
+
+def test_what_is_expected_follows_what_is_done(crowd):
+    """The model's forecast and the work by its own choice, over messages of all sizes."""
+    index = crowd["lfilter"].index
+    expected, done = [], []
+    for message in ("short", "long"):
+        batch, places = encoded(crowd["lfilter"], message, 12)
+        for side in (0.0, 0.02, 0.1, 0.4):
+            boxes = np.hstack([places - side, places + side])
+            for at in range(12):
+                counters = counted(index, one_of(batch, at), boxes[at : at + 1], -1)
+                expected.append(counters[3])
+                done.append(counters[4])
+    ratio = np.log(np.array(expected) / np.maximum(done, 1))
+    assert abs(np.median(ratio)) < np.log(2)
+    ranks = np.array([np.argsort(np.argsort(values)) for values in (expected, done)], float)
+    assert np.corrcoef(ranks)[0, 1] > 0.9
+
+
+def test_the_choice_is_nearly_as_good_as_the_best(crowd):
+    """Case 1 and case 2 of §5.1: with the better of two structures, message by message."""
+    index = crowd["lfilter"].index
+    chosen = least = 0
+    always = np.zeros(len(CHOICES), np.int64)
+    for message in ("short", "long"):
+        batch, places = encoded(crowd["lfilter"], message, 12)
+        for side in (0.0, 0.05, 0.4):
+            boxes = np.hstack([places - side, places + side])
+            for at in range(12):
+                one, box = one_of(batch, at), boxes[at : at + 1]
+                each = np.array([counted(index, one, box, c)[4] for c in range(len(CHOICES))])
+                chosen += counted(index, one, box, -1)[4]
+                least += each.min()
+                always += each
+    assert chosen < least, "shared out between trie and lists it is better still"
+    assert chosen < 0.75 * always.min()
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shapely
 
 from nearcast.clock import FOREVER
 from nearcast.errors import MissingExtraError, ValidationError
@@ -519,6 +520,109 @@ def test_the_r_star_tree_names_the_extra_it_needs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "rtree", None)
     with pytest.raises(MissingExtraError, match=r"nearcast\[bench\]"):
         RStarTree(ClauseStore(), EventStore())
+
+
+# --- what the BEQ-Tree need not look at -------------------------------------------------------
+
+
+def square(x: float, y: float, half: float) -> shapely.Polygon:
+    return shapely.box(x - half, y - half, x + half, y + half)
+
+
+def region_of(x0: float, y0: float, x1: float, y1: float) -> Predicates:
+    return [(0, x0, x1), (1, y0, y1)]
+
+
+def report_of(index: BEQTree, world: World, predicates: Predicates) -> MatchReport:
+    row, counters = world.new_clause(predicates), new_counters()
+    index.match_clause(world.clauses.table, row, 0, counters)
+    return MatchReport.of(counters)
+
+
+def test_only_events_as_far_from_the_centre_as_the_region_are_compared() -> None:
+    """Algorithm 2, lines 11 to 17: the distance list is read from d_min to d_max."""
+    rng = np.random.default_rng(4)
+    world = World()
+    index = BEQTree(world.clauses, world.events)
+    places = rng.uniform(0, 64, (400, 2)).tolist()
+    index.add_events(rows_of(*[world.new_event({0: x, 1: y}) for x, y in places]))
+    x, y, half = index._tree.cells.geo[quadtree.ROOT, :3].tolist()
+    centre, cell = shapely.Point(x, y), square(x, y, half)
+    distances = [centre.distance(shapely.Point(place)) for place in places]
+    spared = 0
+    for _ in range(60):
+        ends = np.sort(rng.uniform(-1.5 * half, 1.5 * half, (2, 2)), axis=1)
+        (x0, x1), (y0, y1) = (ends + np.array([[x], [y]])).tolist()
+        region = shapely.box(x0, y0, x1, y1) & cell
+        if region.area == 0:
+            continue
+        nearest = centre.distance(region)
+        farthest = max(centre.distance(shapely.Point(c)) for c in region.exterior.coords)
+        wanted = sum(nearest <= d <= farthest for d in distances)
+        assert report_of(index, world, region_of(x0, y0, x1, y1)).candidates == wanted
+        spared += len(places) - wanted
+    assert spared > 1000
+
+
+def test_the_distances_of_a_leaf_by_hand() -> None:
+    """Nine events on a diagonal; a box that is 5 to 10 units from the centre of their cell."""
+    world = World()
+    index = BEQTree(world.clauses, world.events)
+    index.add_events(rows_of(world.new_event({0: 0.0, 1: 0.0})))
+    index.add_events(rows_of(world.new_event({0: 100.0, 1: 100.0})))
+    x, y, half = index._tree.cells.geo[quadtree.ROOT, :3].tolist()
+    assert half > 20
+    index.add_events(
+        rows_of(*[world.new_event({0: x + 3 * k, 1: y - 4 * k}) for k in range(-4, 5) if k])
+    )
+    # 5 |k| from the centre: k = ±1 and ±2 are between the nearest point (3, 4), which is 5 away,
+    # and the farthest corner (6, 8), which is 10 away; only two of the four are in no other box.
+    report = report_of(index, world, region_of(x + 3, y + 4, x + 6, y + 8))
+    assert (report.candidates, report.matches) == (4, 0)
+    report = report_of(index, world, region_of(x - 6, y + 4, x - 3, y + 8))
+    assert (report.candidates, report.matches) == (4, 2)
+
+
+def test_only_cells_that_meet_the_region_are_visited() -> None:
+    rng = np.random.default_rng(5)
+    world = World()
+    index = BEQTree(world.clauses, world.events, e_max=4)
+    places = rng.uniform(0, 64, (300, 2)).tolist()
+    index.add_events(rows_of(*[world.new_event({0: x, 1: y}) for x, y in places]))
+    cells = index._tree.cells
+
+    def visited(node: int, cell: tuple[float, float, float], region: shapely.Polygon) -> int:
+        if not square(*cell).intersects(region):
+            return 0
+        child, (x, y, half) = int(cells.node[node, quadtree.CHILD]), cell
+        quarters = [
+            (x + i * half / 2, y + j * half / 2, half / 2) for j in (-1, 1) for i in (-1, 1)
+        ]
+        return 1 + sum(
+            visited(child + i, quarter, region)
+            for i, quarter in enumerate(quarters)
+            if child != quadtree.LEAF
+        )
+
+    root = tuple(cells.geo[quadtree.ROOT, :3].tolist())
+    for _ in range(40):
+        (x0, x1), (y0, y1) = np.sort(rng.uniform(1, 63, (2, 2)), axis=1).tolist()
+        wanted = visited(quadtree.ROOT, root, shapely.box(x0, y0, x1, y1))
+        beyond = 1  # beside the tree there is a list of what is too far out for it
+        assert report_of(index, world, region_of(x0, y0, x1, y1)).nodes == wanted + beyond
+
+
+def test_a_leaf_that_lacks_an_attribute_or_a_value_is_passed_by() -> None:
+    """Algorithm 2, lines 2 to 4, and a predicate whose range in the leaf is empty."""
+    world = World()
+    index = BEQTree(world.clauses, world.events)
+    rows = [world.new_event({0: float(i), 1: 0.0, 2: float(i)}) for i in range(20)]
+    index.add_events(rows_of(*rows))
+    everywhere = region_of(-INF, -INF, INF, INF)
+    assert report_of(index, world, everywhere).candidates == 20
+    assert report_of(index, world, [*everywhere, (2, 5.0, 6.0)]).matches == 2
+    assert report_of(index, world, [*everywhere, (3, -INF, INF)]).candidates == 0
+    assert report_of(index, world, [*everywhere, (2, 5.5, 5.6)]).candidates == 0
 
 
 # --- inside ---------------------------------------------------------------------------------

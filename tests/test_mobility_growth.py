@@ -1,0 +1,280 @@
+"""Algorithm 1 of Elaps, as corrected, cell for cell: a naive twin grows the same regions.
+
+The twin knows sets of cells and the formulas, no heap, no stamps, no arrays: t_s = d / v (Eq. 3),
+t_i = 1 / Σ λ(c), b_m = t_s / t_i, d by Eq. 7, the next cell by its distance (iGM) or by
+Eq. 8 with A = (1 − cos θ)/2 and D = d/(10 r) (idGM); it stops at the first b_m > β, and β is
+(d + r)/(2 d) where none is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import shapely
+import shapely.affinity
+
+from nearcast.mobility import kernels
+from nearcast.mobility.grid import Grid, lattice_of
+from nearcast.mobility.methods import METHODS
+from nearcast.mobility.plane import Plane
+from nearcast.mobility.situation import rates_on
+from nearcast.model.geometry import Around, Box, Point
+from nearcast.model.subscriptions import Subscription
+from tests.moving import looker, situation
+from tests.test_mobility_tracker import World, event
+
+Cell = tuple[int, int]
+Obstacle = tuple[float, float, float]
+
+SIDE = 100.0
+LATTICE = lattice_of(Box(0, 0, 60_000, 60_000), "planar", 600)
+#: Off the cell's middle, or cells would be equally far and the order arbitrary.
+HERE = (30_031.7, 30_064.3)
+RADIUS = 430.0
+S = 1_000_000
+
+
+def gap(cell: Cell, x: float, y: float) -> float:
+    """The distance from a point to a cell."""
+    dx = max(cell[0] * SIDE - x, x - (cell[0] + 1) * SIDE, 0.0)
+    dy = max(cell[1] * SIDE - y, y - (cell[1] + 1) * SIDE, 0.0)
+    return math.hypot(dx, dy)
+
+
+def apart(a: Cell, b: Cell) -> float:
+    """The distance between two cells."""
+    dx, dy = (max(abs(p - q) - 1, 0) * SIDE for p, q in zip(a, b, strict=True))
+    return math.hypot(dx, dy)
+
+
+def beside(cell: Cell) -> list[Cell]:
+    i, j = cell
+    return [(i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)]
+
+
+class Twin(NamedTuple):
+    """What the naive growth is given; `alpha` None stands for iGM."""
+
+    speed: float
+    density: float
+    beta: float | None
+    alpha: float | None
+    heading: float
+    obstacles: tuple[Obstacle, ...]
+
+    def safe(self, cell: Cell) -> bool:
+        return all(gap(cell, x, y) > r for x, y, r in self.obstacles)
+
+    def score(self, cell: Cell) -> float:
+        if self.alpha is None:
+            return gap(cell, *HERE)
+        to = ((cell[0] + 0.5) * SIDE - HERE[0], (cell[1] + 0.5) * SIDE - HERE[1])
+        angle = math.radians(self.heading)
+        ahead = to[0] * math.sin(angle) + to[1] * math.cos(angle)
+        cosine = ahead / math.hypot(*to)
+        return self.alpha * (1 - cosine) / 2 + (1 - self.alpha) * gap(cell, *HERE) / (10 * RADIUS)
+
+    def allowed(self, d: float) -> float:
+        return (d + RADIUS) / (2 * d) if self.beta is None else self.beta
+
+    def grown(self) -> tuple[set[Cell], set[Cell]]:
+        """The safe cells and the cells of the impact region."""
+        start = (int(HERE[0] // SIDE), int(HERE[1] // SIDE))
+        waiting, visited = {start}, {start}
+        region: set[Cell] = set()
+        impact: set[Cell] = set()
+        while waiting:
+            cell = min(waiting, key=self.score) if region else start
+            waiting.remove(cell)
+            if not self.safe(cell):
+                continue
+            more = {near for near in around(cell) if apart(cell, near) <= RADIUS}
+            fresh = [near for near in beside(cell) if near not in visited]
+            top = [min(waiting, key=self.score)] if waiting else []
+            d = min(gap(near, *HERE) for near in [*top, *fresh])
+            arrivals = self.density * SIDE * SIDE * len(impact | more)
+            if d > 0 and region and d / self.speed * arrivals > self.allowed(d):
+                break
+            region.add(cell)
+            impact |= more
+            waiting.update(fresh)
+            visited.update(fresh)
+        return region, impact
+
+
+def around(cell: Cell) -> Iterable[Cell]:
+    reach = math.ceil(RADIUS / SIDE) + 1
+    return ((cell[0] + i, cell[1] + j)
+            for i in range(-reach, reach + 1) for j in range(-reach, reach + 1))  # fmt: skip
+
+
+def grown(twin: Twin) -> tuple[set[Cell], set[Cell]]:
+    """The same from the method, read off its answers."""
+    name = "igm" if twin.alpha is None else "idgm"
+    made = METHODS[name](
+        situation("planar", *HERE, RADIUS, speed=twin.speed, density=twin.density, beta=twin.beta,
+                  heading=twin.heading, lattice=LATTICE, alpha=twin.alpha or 0.5),
+        looker("planar", list(twin.obstacles)),
+    )  # fmt: skip
+    middle, wide = int(HERE[0] // SIDE), 30
+    cells = [(i, j) for i in range(middle - wide, middle + wide)
+             for j in range(middle - wide, middle + wide)]  # fmt: skip
+    spots = [(cell, ((cell[0] + 0.5) * SIDE, (cell[1] + 0.5) * SIDE)) for cell in cells]
+    return (
+        {cell for cell, spot in spots if made.shape.contains(*spot)},
+        {cell for cell, spot in spots if made.impact.covers(*spot)},
+    )
+
+
+#: Discs that cut into the growing region from one side; their borders are off the grid's lines.
+SOME = ((30_750.0, 30_010.0, 377.0), (29_210.0, 30_415.0, 433.0), (30_111.0, 28_903.0, 501.0))
+
+
+@pytest.mark.parametrize("obstacles", [(), SOME], ids=["free", "obstacles"])
+@pytest.mark.parametrize("alpha", [None, 0.1, 0.5, 0.8])
+@pytest.mark.parametrize(
+    ("beta", "speed", "density"),
+    [(1.0, 12.0, 4e-9), (0.4, 12.0, 4e-9), (3.0, 12.0, 8e-9), (None, 12.0, 4e-9),
+     (None, 3.0, 4e-10)],
+)  # fmt: skip
+def test_cells_are_added_in_order_up_to_the_first_imbalance(beta, speed, density, alpha, obstacles):
+    twin = Twin(speed, density, beta, alpha, 63.0, obstacles)
+    region, impact = twin.grown()
+    assert 3 < len(region) < 500
+    found = grown(twin)
+    assert found[0] == region
+    assert found[1] == impact
+
+
+@pytest.mark.parametrize(
+    ("beta", "just"), [(1.0, 1.0), (0.25, 0.25), (None, (math.sqrt(5000) + 400) / math.sqrt(20000))]
+)
+def test_the_balance_by_hand(beta, just):
+    """From the middle of a cell of 100 m with r = 400 m and v = 10 m/s.
+
+    The impact region of the cell has 9 · 11 cells less its corners, 89; each of the four beside
+    it brings 11, of which two neighbours at a corner share 3. With three of them the border is
+    50 m away and 89 + 33 − 6 = 116 cells are impact; with all four it is √5000 m away, t_s
+    = √50 s, and 89 + 44 − 12 = 121 cells are. So the fourth comes in while √50 · 121 λ ≤ β.
+    """
+    for rate, cells, impact in ((0.999, 5, 121), (1.001, 4, 116)):
+        density = rate * just / (math.sqrt(50) * 121) / 100**2
+        made = METHODS["igm"](
+            situation("planar", 0.0, 0.0, 400.0, speed=10.0, density=density, beta=beta),
+            looker("planar", []),
+        )
+        middles = [(100.0 * i, 100.0 * j) for i in range(-12, 13) for j in range(-12, 13)]
+        assert sum(made.shape.contains(*at) for at in middles) == cells
+        assert sum(made.impact.covers(*at) for at in middles) == impact
+
+
+# --- the arrival rate of a cell ---------------------------------------------------------------
+
+
+def steep(x: Any, y: Any) -> Any:
+    """A density that is nowhere the same."""
+    return 1.0 + 3.0 * np.asarray(x) + 0.25 * np.asarray(y) ** 2
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(7, 7), (24, 24), (24, 5), (6, 24)])
+def test_the_rate_of_a_cell_is_its_area_times_the_density_at_its_middle(columns, rows):
+    grid = Grid(Plane("planar", 40.0, -7.0, math.inf), 3.0, -2.0, 0.5, columns, rows)
+    rate = rates_on(grid, steep).reshape(rows, columns)
+    for row in range(rows):
+        for column in range(columns):
+            x, y = 40.0 + 3.0 + (column + 0.5) * 0.5, -7.0 - 2.0 + (row + 0.5) * 0.5
+            assert rate[row, column] == pytest.approx(0.25 * steep(x, y))
+
+
+def test_the_rates_of_a_fine_grid_add_up_to_the_integral():
+    grid = Grid(Plane("planar", 0.0, 0.0, math.inf), -4.0, -2.0, 0.05, 160, 100)
+    rate = rates_on(grid, steep).reshape(100, 160)
+    # over x0 … x1, y0 … y1: (x1 − x0)(y1 − y0) + 3 (x1² − x0²)(y1 − y0)/2 + (x1 − x0)(y1³ − y0³)/12
+    whole = 8 * 5 + 3 * (16 - 16) * 5 / 2 + 8 * (27 + 8) / 12
+    assert rate.sum() == pytest.approx(whole, rel=0.01)
+    right = 4 * 5 + 3 * 16 * 5 / 2 + 4 * (27 + 8) / 12
+    assert rate[:, 80:].sum() == pytest.approx(right, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["igm", "idgm", "disc"])
+def test_regions_are_small_where_events_arrive_and_large_where_they_do_not(name):
+    """The same people, the same wishes; only the places of the stream differ."""
+    world = World(safe_region=name, extent=Box(0, 0, 40_000, 40_000), cells=400)
+    for who in ("busy", "quiet"):
+        world.join(Subscription(id=who, subscriber=who, region=Around(500.0)))
+    rng = np.random.default_rng(1)
+    for step in range(100):
+        world.now = step * S
+        world.publish(event("short", *rng.uniform(8_000, 12_000, 2)))
+        world.retract("short")
+    reach = {}
+    for who, x in (("busy", 10_000), ("quiet", 30_000)):
+        world.move(who, Point(x, 10_000), speed=10.0, heading=0.0)
+        region = world.tracker.region_of(who)
+        assert region is not None
+        reach[who] = max(d for d in range(10_000) if region.contains(Point(x, 10_000 + d)))
+    assert reach["busy"] > 0
+    assert 3 * reach["busy"] < reach["quiet"]
+
+
+# --- what disc makes least --------------------------------------------------------------------
+
+TURNED = np.array([0.9, 0.2, -0.7])
+WEIGHT = np.array([0.5, 0.3, 0.2])
+
+
+def messages_a_second(size, eccentricity, speed, arrivals, deliveries) -> float:
+    """By renewal: the messages that deliver nothing of one region, by how long it lasts.
+
+    A region that is left after T lasts until T or until something happens, at the rate
+    Λ = arrivals + deliveries: E(length) = ∫ e^(−Λt) dt from 0 to T. Leaving it is a message,
+    with the probability e^(−ΛT), and so is each arrival, at their rate while it lasts.
+    """
+    cost = length = 0.0
+    for cosine, weight in zip(TURNED, WEIGHT, strict=True):
+        stay = size / (1 - eccentricity * cosine) / speed
+        left = np.exp(-(arrivals + deliveries) * np.linspace(0.0, stay, 20_001))
+        lasting = float(np.mean((left[1:] + left[:-1]) / 2) * stay)
+        cost += weight * (float(left[-1]) + arrivals * lasting)
+        length += weight * lasting
+    return cost / length
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(500.0, 0.0, 10.0, 0.01, 0.0), (500.0, 0.6, 10.0, 0.01, 0.003), (2000.0, 0.9, 3.0, 1e-4, 0.01),
+     (50.0, 0.4, 20.0, 0.3, 0.3), (800.0, 0.5, 10.0, 0.0, 0.02)],
+)  # fmt: skip
+def test_messages_that_deliver_nothing(given):
+    found = kernels.extra_rate(*given, TURNED, WEIGHT)
+    assert found == pytest.approx(messages_a_second(*given), rel=1e-6)
+
+
+def test_who_stands_still_costs_what_arrives():
+    assert kernels.extra_rate(500.0, 0.5, 0.0, 0.25, 3.0, TURNED, WEIGHT) == 0.25
+
+
+@pytest.mark.parametrize(("density", "deliveries"), [(1e-9, 0.0), (2e-8, 0.002), (1e-10, 0.01)])
+def test_the_best_shape_is_the_best_of_all_that_are_tried(density, deliveries):
+    """The impact region of an ellipse: the ellipse and all that is within r of it."""
+    speed, radius = 10.0, 400.0
+    some = np.array([0.0, 0.4, 0.8])
+    costs = {}
+    for e in some.tolist():
+        size = 50.0
+        while size <= 20_000.0:
+            disc = shapely.Point(0, 0).buffer(1, 256)
+            long, short = size / (1 - e * e), size / math.sqrt(1 - e * e)
+            area = shapely.affinity.scale(disc, long, short).buffer(radius, 64).area
+            costs[e, size] = messages_a_second(size, e, speed, density * area, deliveries)
+            size *= 1.15
+    e, size, cost = kernels.best_shape(
+        speed, density, radius, deliveries, TURNED, WEIGHT, some, 50.0, 20_000.0
+    )
+    best = min(costs, key=costs.__getitem__)
+    assert (e, size) == pytest.approx(best)
+    assert cost == pytest.approx(costs[best], rel=1e-3)
