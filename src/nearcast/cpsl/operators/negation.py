@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.cpsl.instances import Instance, compose, merged
@@ -10,6 +10,9 @@ from nearcast.cpsl.operators.node import Node, Run
 from nearcast.cpsl.operators.queues import Queue
 
 __all__ = ["NotEnclosed", "NotFixed", "NotFollowing", "blocks"]
+
+#: Opener and closer, each with its token, −1 for the one that has just come.
+Pair: TypeAlias = tuple[int, Instance, int, Instance]
 
 
 def blocks(opened: tuple[Instance, ...], blocker: Instance) -> bool:
@@ -26,6 +29,7 @@ class NotFixed(Node):
 
     __slots__ = ("at", "blocked", "length")
     stateful = True
+    blocking = 0
 
     def __init__(
         self, names: tuple[str | None, ...], height: int, tie: int, at: Micros, length: Micros
@@ -65,6 +69,7 @@ class NotFollowing(Node):
 
     __slots__ = ("lag", "length", "mode", "queues")
     stateful = True
+    blocking = 1
 
     def __init__(
         self,
@@ -151,7 +156,8 @@ class NotEnclosed(Node):
     """`!(A;B)C`: fires with b for an a before it if no c ended in (a.end, b.end]."""
 
     __slots__ = ("lags", "mode", "queues")
-    stateful = True
+    stateful = gated = True
+    blocking = 2
 
     def __init__(
         self,
@@ -181,6 +187,8 @@ class NotEnclosed(Node):
         if self.mode == "recent":
             pairs = pairs[-1:]
         found = [pair for pair in pairs if self._empty(pair[1], pair[3])]
+        if self.gate is not None:
+            found = self._admitted(found)
         if found and self.mode in ("first-matching", "chronicle", "recent"):
             found = found[:1]
         if found:
@@ -195,6 +203,18 @@ class NotEnclosed(Node):
             _keep(closers, instance, instance.start + self.lags[0] - 1, self, 1, run)
         self._prune(run)
 
+    def _admitted(self, found: list[Pair]) -> list[Pair]:
+        """What may be a detection."""
+        assert self.gate is not None
+        if self.mode == "cumulative":
+            together = [instance for _, a, _, b in found for instance in (a, b)]
+            return found if self.gate(together) else []
+        admitted: list[Pair] = []
+        for pair in found:
+            if self.mode == "continuous" or not admitted:
+                admitted += [pair] * self.gate((pair[1], pair[3]))
+        return admitted
+
     def _empty(self, a: Instance, b: Instance) -> bool:
         if a.end >= b.start or merged((a, b)) is None:
             return False
@@ -202,7 +222,7 @@ class NotEnclosed(Node):
             a.end < c.end <= b.end and blocks((a, b), c) for c in self.queues[2].items.values()
         )
 
-    def _fire(self, found: list[tuple[int, Instance, int, Instance]], run: Run) -> None:
+    def _fire(self, found: list[Pair], run: Run) -> None:
         openers, closers, _ = self.queues
         made: list[list[Instance]] = []
         for opener, a, closer, b in found:
