@@ -192,6 +192,62 @@ def test_a_renewed_subscription_outlives_its_first_expiry():
     assert ids(broker.publish(offer("e1"))) == [("s1", "e1")]
 
 
+@pytest.mark.parametrize("how", ["expired", "over at once"])
+def test_a_repetition_after_the_expiry_changes_nothing_for_an_hour(how: str):
+    store = MemoryStore()
+    broker = Broker(store=store)
+    broker.advance(T)
+    broker.detect(Composite("every", "ops", "ARITH: price > 0"))
+    ends = T + 10 * S if how == "expired" else T
+    event = offer("e1", expires=ends)  # says nothing of when: to a pattern it would be a new one
+    assert ("every", "every#1") in ids(broker.publish(event))
+    broker.advance(T + 20 * S)
+    assert broker.publish(event) == Reply()
+    broker = Broker(store=store)  # the store knows as well
+    assert broker.publish(event) == Reply()
+    broker.advance(ends + 3600 * S - 1)
+    assert broker.publish(event) == Reply()
+    broker.advance(ends + 3600 * S)
+    assert [id for id, _ in ids(broker.publish(event))] == ["every"]
+    assert not store.load().expired.keys() - {"e1"}
+
+
+def test_other_content_under_an_expired_id_is_a_new_event():
+    broker = Broker()
+    broker.subscribe(cheap())
+    broker.publish(offer("e1", 1, end=T, expires=T + S))
+    broker.advance(T + S)
+    assert ids(broker.publish(offer("e1", 2, expires=T + 9 * S))) == [("s1", "e1")]
+    with pytest.raises(DuplicateIdError):
+        broker.publish(offer("e1", 1, end=T, expires=T + S))  # while another one is live
+    broker.advance(T + 10 * S)
+    assert broker.publish(offer("e1", 2, expires=T + 9 * S)) == Reply()
+
+
+def test_a_repetition_is_never_too_late_and_nothing_is_another_for_a_nan():
+    broker = Broker(lateness=5)
+    broker.publish(offer("e1", math.nan, end=T))
+    broker.advance(T + 60 * S)
+    assert broker.publish(offer("e1", math.nan, end=T)) == Reply()
+    with pytest.raises(ValidationError, match="late"):
+        broker.publish(offer("e1", 1, end=T))
+
+
+@pytest.mark.parametrize("late", [0, 7])
+def test_a_corrected_event_is_another_one_for_patterns(late: int):
+    broker = Broker(lateness=late)
+    broker.detect(Composite("c1", "ops", PAIR))
+    broker.publish(happening("e1", 7, 0))
+    broker.retract("e1")
+    broker.publish(happening("e1", 1, 0))
+    broker.retract("e1")
+    broker.publish(happening("e1", 1, 0))  # the same again: another one as well
+    told = [*broker.publish(happening("e2", 2, 1)), *broker.publish(happening("e3", 2, 2))]
+    told += broker.advance(T + 60 * S)
+    parts = [each.event.parts for each in told]
+    assert parts == [("e1", "e2"), ("e1", "e3")]
+
+
 # --- time -----------------------------------------------------------------------------------
 
 
@@ -367,6 +423,69 @@ def test_no_composite_is_made_of_itself():
     broker.detect(Composite("b", "ops", everything))
     told = ids(broker.publish(happening("e1", 1, 0)))
     assert [id for id, _ in told] == ["a", "b"]
+
+
+@pytest.mark.parametrize("clock", [False, True])
+@pytest.mark.parametrize("late", [0, 7])
+def test_periods_are_counted_from_the_registration(late: int, clock: bool):
+    times = [T + 100 * S]
+    broker = Broker(lateness=late, clock=(lambda: times[0]) if clock else None)
+    if not clock:
+        broker.publish(happening("before", 1, 100))
+    broker.detect(Composite("c1", "ops", "P(10)(ARITH: a = 1)"))
+    found: list[Notification] = []
+    for second in (101, 110, 113):
+        times[0] = T + second * S
+        found += broker.publish(happening(f"e{second}", 1, second))
+    times[0] = T + 200 * S
+    found += broker.advance(None if clock else times[0])
+    told = [(each.event.parts, each.at - T) for each in found]  # type: ignore[attr-defined]
+    assert told == [(("e101", "e110"), (110 + late) * S), (("e113",), (120 + late) * S)]
+
+
+@pytest.mark.parametrize("late", [0, 7])
+def test_what_happened_before_a_composite_came_is_no_part_of_it_however_late_it_is_told(late: int):
+    broker = Broker(lateness=late)
+    broker.detect(Composite("old", "ops", PAIR))
+    broker.publish(happening("e1", 1, 99))
+    broker.detect(Composite("new", "ops", PAIR))
+    if late:
+        broker.publish(happening("e2", 1, 98))
+    told = [*broker.publish(happening("e3", 2, 100)), *broker.advance(T + 200 * S)]
+    assert [each.subscription_id for each in told] == ["old"]
+    broker.detect(Composite("gone", "ops", PAIR))  # one that goes before its turn
+    broker.unsubscribe("gone")
+    broker.publish(happening("e4", 1, 201))
+    told = [*broker.publish(happening("e5", 2, 202)), *broker.advance(T + 300 * S)]
+    assert sorted(each.subscription_id for each in told) == ["new", "old"]
+
+
+def test_a_pattern_that_came_before_there_was_a_time_counts_from_the_first():
+    broker = Broker()
+    broker.detect(Composite("quiet", "ops", f"!({T // S + 5}; 10)(ARITH: a = 1)"))
+    broker.detect(Composite("often", "ops", "P(10)(ARITH: a = 2)"))
+    broker.advance(T)
+    broker.publish(happening("e1", 2, 9))
+    assert ids(broker.advance(T + 20 * S)) == [("often", "often#1"), ("quiet", "quiet#1")]
+
+
+ODD = {
+    "a place outside": 'CQL2: "S_INTERSECTS(location, POINT(47 121))"',
+    "a negated place": 'CQL2: "NOT S_WITHIN(location, BBOX(0, 0, 1, 95))"',
+    "a place far away": "DIST((200, 95); <; 5)(ARITH: a = 1)",
+    "deep down": '=|(ARITH: a = 1; 10)(Q(2)(CQL2: "S_INTERSECTS(location, POINT(47 121))"))',
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
+def test_what_cannot_be_detected_is_refused_and_harms_nobody(text: str):
+    store = MemoryStore()
+    broker = Broker(store=store)
+    broker.detect(Composite("good", "ops", "ARITH: a = 1"))
+    unchanged(broker, lambda: broker.detect(Composite("bad", "eve", text)), ValidationError, "text")
+    assert ids(broker.publish(happening("e1", 1, 0))) == [("good", "good#1")]
+    again = Broker(store=store)
+    assert ids(again.publish(happening("e2", 1, 1))) == [("good", "good#2")]
 
 
 def test_detecting_again_replacing_and_ending():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearcast.cpsl import ast
 from nearcast.cpsl.composite import MODES, Composite
 from nearcast.cpsl.detector import Detector
+from nearcast.cpsl.lineage import Happening
 from nearcast.errors import (
     BatchError,
     DuplicateIdError,
@@ -313,3 +314,53 @@ def test_values_join_by_type() -> None:
     (found,) = detector.feed(events)
     assert found.parts == ("e0", "e3")
     assert found.attributes == {"x": "1"}
+
+
+def test_what_cannot_be_learnt_now_is_learnt_later(monkeypatch):
+    detector = Detector("planar")
+    detector.add(Composite("c1", text="ARITH: a = 1"))
+    with monkeypatch.context() as patched:
+        patched.setattr(detector._graph.matcher, "add_subscriptions", _no_room)
+        with pytest.raises(MemoryError):
+            detector.feed(Event("e1", {"a": 1}, end=0))
+    assert [each.parts for each in detector.feed(Event("e1", {"a": 1}, end=0))] == [("e1",)]
+
+
+def _no_room(subscriptions: object) -> None:
+    raise MemoryError
+
+
+def test_a_composite_that_is_refused_leaves_nothing_behind():
+    detector = Detector()
+    bad = '=|(ARITH: a = 1; 10)(CQL2: "S_INTERSECTS(location, POINT(47 121))")'
+    with pytest.raises(ValidationError, match=r"text\.ymin: 121\.0"):
+        detector.add(Composite("c1", text=bad))
+    assert (detector.nodes, len(detector)) == (0, 0)
+    detector.check_invariants()
+
+
+def test_ids_are_kept_while_time_stands_still_but_not_all_of_them():
+    detector = Detector("planar", max_pending=100)
+    detector.add(Composite("c1", text="ARITH: a = 1"))
+    for i in range(1000):
+        detector.feed(Event(f"e{i}", {"a": 1}, end=7))
+    assert len(detector._seen) == 100
+    assert not detector.feed(Event("e999", {"a": 1}, end=7))
+    assert detector.duplicates == 1
+    detector.feed(Event("e0", {"a": 1}, end=8))
+    assert len(detector._seen) == 1
+
+
+def test_a_nested_detector_goes_on_where_it_was_saved():
+    detector = Detector("planar", nested=True, unique=True)
+    for id, text in (("one", "ARITH: a = 1"), ("two", 'Q(2)(CQL2: "composite IS NOT NULL")')):
+        detector.add(Composite(id, text=text), since=0)
+    (found,) = detector.feed(Event("e1", {"a": 1}, end=1))
+    named = Event("one#1", {"composite": "one"}, end=1)
+    assert not detector.feed(Happening(named, found.lineage))
+    again = Detector.restore(detector.save())
+    assert (again.nested, again.unique) == (True, True)
+    (found,) = again.feed(Event("e2", {"a": 1}, end=2))
+    (both,) = again.feed(Happening(Event("one#2", {"composite": "one"}, end=2), found.lineage))
+    assert both.lineage.composites == {"one", "two"}
+    assert (both.lineage.depth, len(both.lineage.origins)) == (2, 2)

@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 
+from nearcast.broker.past import Past
 from nearcast.broker.ports import (
     Change,
     Detecting,
+    Expired,
     Gone,
     Moved,
     Published,
@@ -41,12 +43,17 @@ def applied(state: State, change: Change) -> None:
         case Gone(event_id):
             state.events.pop(event_id, None)
             state.told.pop(event_id, None)
+        case Expired(event_id, content, until):
+            state.events.pop(event_id, None)
+            state.told.pop(event_id, None)
+            Past(state.expired).keep(event_id, content, until)
         case Told(notification):
             state.told.setdefault(notification.event.id, set()).add(notification.subscription_id)
         case Moved(subscriber):
             state.places[subscriber] = change
         case Reached(now):
             state.now = now
+            Past(state.expired).forget(now)
 
 
 class NoStore:

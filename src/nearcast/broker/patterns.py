@@ -2,69 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.detector import Detector
 from nearcast.cpsl.instances import CompositeEvent
+from nearcast.cpsl.lineage import Happening, Lineage
 from nearcast.errors import ValidationError
 from nearcast.model.events import Event
 from nearcast.model.geometry import Location, Space, check_space
 
 __all__ = ["Patterns"]
 
+#: When, order of arrival, and what came: an event, or a composite that counts from then on.
+Coming: TypeAlias = tuple[Micros, int, Event | Composite]
+
 
 class Patterns:
-    """A detector fed in order of time, and the lineage of what it found.
+    """A detector fed in order of time.
 
-    Events wait here for `hold`, so that late ones find their place. A detection is an event
-    that other composites see, but none is made of itself, at whatever remove: that ends
-    every loop.
+    Events wait here for `hold`, so that late ones find their place, and so do composites:
+    each sees what happened after it came, however late that is told. A detection is an event
+    that other composites see; `nearcast.cpsl.lineage` says what bounds that.
     """
 
     def __init__(self, space: Space, hold: Micros, life: Micros | None) -> None:
-        self._detector = Detector(space)
+        self._detector = Detector(space, unique=True, nested=True)
         self._space: Space = space
         self._hold = hold
         self._life = life
-        self._held: list[tuple[Micros, int, Event]] = []
+        self._held: list[Coming] = []
+        self._coming: dict[str, Composite] = {}
+        """The composites among what is held, or, before there is a time, all of them."""
         self._received = 0
         self._closed: Micros = NEVER
         self._newest: Micros = NEVER
         self._fed: Micros = NEVER
         self._numbers: dict[str, int] = {}
-        self._lineage: dict[str, frozenset[str]] = {}
         self.late = 0
 
     def __len__(self) -> int:
         """How many composites there are."""
-        return len(self._detector)
+        return len(self._detector) + len(self._coming)
 
     def add(self, composite: Composite, now: Micros | None) -> None:
-        """Detect a composite from now on."""
-        if now is not None:  # periods begin now, yet what happens at this very moment counts
-            self._advance(now - self._hold - 1)
-        self._detector.add(composite)
+        """Detect a composite from now on; `check` has let it pass."""
+        if now is not None and not self._hold:
+            self._newest = max(self._newest, now)
+            self._detector.add(composite, now)
+            return
+        self._coming[composite.id] = composite
+        if now is not None:
+            self._keep(now, composite)
+
+    def begin(self, now: Micros) -> None:
+        """Time begins: the composites that are there count from here, and see what is late, too."""
+        for composite in self._coming.values():
+            self._detector.add(composite, now)
+        self._coming.clear()
 
     def check(self, composite: Composite) -> None:
-        """Raise what `add` would raise, and change nothing."""
-        Detector(self._space).add(composite)
+        """Refuse a composite that cannot be detected; changes nothing."""
+        self._detector.check(composite)
 
     def remove(self, id: str) -> None:
         """Forget a composite."""
-        self._detector.remove(id)
+        if self._coming.pop(id, None) is None:
+            self._detector.remove(id)
+
+    def forget(self, id: str) -> None:
+        """Forget how many detections of a composite there were."""
+        self._numbers.pop(id, None)
 
     # -- events ------------------------------------------------------------------
 
     def take(self, event: Event, start: Micros, end: Micros) -> list[CompositeEvent]:
         """An event happened; returns what it completes at once."""
-        if not self._detector:
+        if not len(self):
             return []
         if self._hold:
-            self._received += 1
-            heappush(self._held, (end, self._received, _timed(event, start, end)))
+            self._keep(end, _timed(event, start, end))
             return []
         if end < max(self._newest, self._closed):
             self.late += 1
@@ -72,15 +92,24 @@ class Patterns:
         self._newest = end
         return self._feed(event, start, end)
 
-    def again(self, event: CompositeEvent, moment: Micros) -> list[CompositeEvent]:
-        """A composite event, as an event among others, at the moment of its detection."""
-        start = moment if event.start is None else event.start
-        return self._feed(event, start, moment)
+    def _keep(self, moment: Micros, what: Event | Composite) -> None:
+        self._received += 1
+        heappush(self._held, (moment, self._received, what))
 
-    def _feed(self, event: Event, start: Micros, end: Micros) -> list[CompositeEvent]:
+    def again(
+        self, event: CompositeEvent, found: CompositeEvent, moment: Micros
+    ) -> list[CompositeEvent]:
+        """A detection, under the name it was given, as an event among others at its moment."""
+        start = moment if event.start is None else event.start
+        return self._feed(event, start, moment, found.lineage)
+
+    def _feed(
+        self, event: Event, start: Micros, end: Micros, lineage: Lineage | None = None
+    ) -> list[CompositeEvent]:
         # Where time events of this very moment have fired already, this comes right after them.
         self._fed = max(end, self._fed, self._closed + 1)
-        return self._detector.feed(_timed(event, start, self._fed))
+        timed = _timed(event, start, self._fed)
+        return self._detector.feed(timed if lineage is None else Happening(timed, lineage))
 
     def due(self, until: Micros, *, closing: bool) -> Micros | None:
         """The next moment at which something is to be decided.
@@ -95,11 +124,16 @@ class Patterns:
         return at if at < until or (closing and at == until) else None
 
     def decide(self, moment: Micros) -> list[CompositeEvent]:
-        """What happens at the moment that `due` named: an event held back, or time events."""
-        if self._held and self._held[0][0] <= moment:
-            end, _, event = heappop(self._held)
-            return self._feed(event, end if event.start is None else event.start, end)
-        return self._advance(moment)
+        """What happens at the moment that `due` named: what was held back, or time events."""
+        if not self._held or self._held[0][0] > moment:
+            return self._advance(moment)
+        at, _, what = heappop(self._held)
+        if isinstance(what, Event):
+            return self._feed(what, at if what.start is None else what.start, at)
+        if self._coming.get(what.id) is what:
+            del self._coming[what.id]
+            self._detector.add(what, at)
+        return []
 
     def _advance(self, to: Micros) -> list[CompositeEvent]:
         if to <= self._closed or to < self._fed:
@@ -109,27 +143,17 @@ class Patterns:
 
     # -- composite events ----------------------------------------------------------
 
-    def named(
-        self, found: CompositeEvent, taken: Container[str], now: Micros
-    ) -> CompositeEvent | None:
-        """A detection as the event that is published, under an id that is not taken.
-
-        None for one that is made of its own composite.
-        """
-        ancestry = self._ancestry(found.parts)
-        if found.composite_id in ancestry:
-            return None
+    def named(self, found: CompositeEvent, taken: Container[str], now: Micros) -> CompositeEvent:
+        """A detection as the event that is published, under an id that is not taken."""
         number = self._numbers.get(found.composite_id, 0) + 1
         while f"{found.composite_id}#{number}" in taken:
             number += 1
         self._numbers[found.composite_id] = number
-        made = CompositeEvent(
+        return CompositeEvent(
             f"{found.composite_id}#{number}", found.composite_id, found.parts,
             {**found.attributes, "composite": found.composite_id}, self._place(found.location),
             found.start, found.end, None if self._life is None else now + self._life,
         )  # fmt: skip
-        self._lineage[made.id] = ancestry | {found.composite_id}
-        return made
 
     def _place(self, location: Location | None) -> Location | None:
         """The hull of the parts' places, if the space has such a place."""
@@ -139,14 +163,6 @@ class Patterns:
         except ValidationError:
             return None
         return location
-
-    def _ancestry(self, parts: Iterable[str]) -> frozenset[str]:
-        """The composites that events are made of."""
-        return frozenset().union(*(self._lineage.get(part, frozenset()) for part in parts))
-
-    def forget(self, event_id: str) -> None:
-        """A composite event is gone."""
-        self._lineage.pop(event_id, None)
 
 
 def _timed(event: Event, start: Micros, end: Micros) -> Event:

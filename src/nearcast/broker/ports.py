@@ -16,6 +16,7 @@ from nearcast.model.subscriptions import Subscription
 __all__ = [
     "Change",
     "Detecting",
+    "Expired",
     "Gone",
     "Moved",
     "Published",
@@ -59,9 +60,19 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An event is live no more: retracted or expired. Its pairs are forgotten."""
+    """An event is live no more: retracted, or a composite event that expired. Its pairs go, too."""
 
     event_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """An event is live no more, and remembered for a while. Its pairs are forgotten."""
+
+    event_id: str
+    content: bytes
+    """A digest of what it said (`nearcast.broker.past`)."""
+    until: Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ class Reached:
 
 
 Change: TypeAlias = (
-    Subscribed | Detecting | Unsubscribed | Published | Gone | Told | Moved | Reached
+    Subscribed | Detecting | Unsubscribed | Published | Gone | Expired | Told | Moved | Reached
 )
 
 
@@ -106,6 +117,8 @@ class State:
     places: dict[str, Moved] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     """Event id → ids of the subscriptions that were told of it."""
+    expired: dict[str, tuple[bytes, Micros]] = field(default_factory=dict)
+    """Event id → a digest of what it said, and until when it is remembered."""
 
 
 class Store(Protocol):

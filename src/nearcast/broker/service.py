@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.memory import NoStore
+from nearcast.broker.past import REMEMBERED_FOR, Past, content_of, same
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
     Change,
     Detecting,
+    Expired,
     Gone,
     Moved,
     Published,
@@ -69,6 +72,7 @@ class Service:
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
         self._events: dict[str, tuple[int, Event]] = {}
+        self._past = Past({})
         self._arrived = 0
         self._store: Store = NoStore() if store is None else store
         self._sinks = tuple(sinks)
@@ -160,8 +164,8 @@ class Service:
         old = self._composites.get(composite.id)
         if old == composite:
             return self._answer()
+        self._patterns.check(composite)
         if old is not None:
-            self._patterns.check(composite)
             self._patterns.remove(composite.id)
         self._patterns.add(composite, self.now)
         self._composites[composite.id] = composite
@@ -177,6 +181,7 @@ class Service:
         self._begin()
         if id in self._composites:
             self._patterns.remove(id)
+            self._patterns.forget(id)
             del self._composites[id]
             self._note(Unsubscribed(id))
         elif id in self._subscriptions:
@@ -190,6 +195,7 @@ class Service:
         self._matcher.remove_subscription(id)
         self._leave(id)
         self._delivery.forget_subscription(id)
+        self._timeline.forget("subscription", id)
         self._note(Unsubscribed(id))
 
     def _join(self, subscription: Subscription) -> None:
@@ -206,33 +212,42 @@ class Service:
     def publish(self, event: Event) -> Reply:
         """An event happens: told to whoever wants it now, and live until it expires.
 
-        An equal event under this id is live already: nothing changes. A different one is a
-        DuplicateIdError. Refused if its `end` is too far ahead of the clock or too late.
+        An equal event under this id is live already, or has expired within the hour: nothing
+        changes. A different one while that is live is a DuplicateIdError. Refused if its `end`
+        is too far ahead of the clock or too late.
         """
         _check_type("event", event, Event)
         if event.location is not None:
             check_space(event.location, self.space, "location")
         present = self._timeline.present()
+        if self._is_repetition(event, present):
+            self._begin()
+            return self._answer()
         start, end = self._timeline.interval(event, present)
         now = end if present is None else present
         if self._timeline.clock is None:
             now = max(now, end)
         _, known = self._events.get(event.id, (0, None))
         if known is not None and _valid(known.expires, now):
-            if known != event:
-                raise DuplicateIdError(
-                    "event", event.id, "retract it first, or publish under another id"
-                )
-            self._move_to(now)
-            return self._answer()
+            raise DuplicateIdError(
+                "event", event.id, "retract it first, or publish under another id"
+            )
         self._move_to(now)
         self._enter(event)
         self._compose(self._patterns.take(event, start, end), end)
         return self._answer()
 
+    def _is_repetition(self, event: Event, present: Micros | None) -> bool:
+        """Whether an equal event is live, or was not long ago."""
+        if event.id in self._events:
+            _, known = self._events[event.id]
+            return known == event or same(known, event)
+        return self._past.holds(event, 0 if present is None else present)
+
     def _enter(self, event: Event) -> None:
         """Make an event live and tell whoever wants it; nobody sees one that has expired."""
         if not self._visible(event.expires):
+            self._remember(event, self._moment)
             return
         self._matcher.add_events([event])
         self._arrived += 1
@@ -260,7 +275,17 @@ class Service:
         if event_id not in self._events:
             raise UnknownIdError("event", event_id, "it may have expired; check the id")
         self._drop_event(event_id)
+        self._note(Gone(event_id))
         return self._answer()
+
+    def _remember(self, event: Event, since: Micros) -> None:
+        """An event is over; it may be repeated. A composite event is published by nobody."""
+        if isinstance(event, CompositeEvent):
+            self._note(Gone(event.id))
+            return
+        over = Expired(event.id, content_of(event), since + REMEMBERED_FOR)
+        self._past.keep(event.id, over.content, over.until)
+        self._note(over)
 
     def _drop_event(self, id: str) -> None:
         del self._events[id]
@@ -268,8 +293,7 @@ class Service:
         self._matcher.remove_event(id)
         self._tracker.expired(id, self._moment)
         self._delivery.forget_event(id)
-        self._patterns.forget(id)
-        self._note(Gone(id))
+        self._timeline.forget("event", id)
 
     # -- movers ------------------------------------------------------------------
 
@@ -339,6 +363,8 @@ class Service:
     def _move_to(self, now: Micros, *, closing: bool = False) -> None:
         """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
         hold = self._timeline.hold
+        if self.now is None:
+            self._patterns.begin(now)
         while (moment := self._patterns.due(now - hold, closing=closing)) is not None:
             self._expire(moment + hold)
             self._compose(self._patterns.decide(moment), moment)
@@ -347,16 +373,16 @@ class Service:
     def _expire(self, now: Micros) -> None:
         if self.now is not None and now <= self.now:
             return
-        for _, kind, id in self._timeline.ended(now):
+        for kind, id in self._timeline.ended(now):
             if kind == "event":
-                _, event = self._events.get(id, (0, None))
-                if event is not None and not _valid(event.expires, now):
-                    self._drop_event(id)
+                event = self._events[id][1]
+                assert event.expires is not None
+                self._drop_event(id)
+                self._remember(event, event.expires)
             else:
-                subscription = self._subscriptions.get(id)
-                if subscription is not None and not _valid(subscription.expires, now):
-                    self._drop_subscription(id)
+                self._drop_subscription(id)
         self._timeline.now = now
+        self._past.forget(now)
         self._note(Reached(now))
 
     def _visible(self, expires: Micros | None) -> bool:
@@ -371,21 +397,18 @@ class Service:
 
     def _compose(self, found: Sequence[CompositeEvent], moment: Micros) -> None:
         """Tell of detections and publish them back, until nothing comes of it any more."""
-        waiting = list(found)
+        waiting = deque(found)
         made: list[str] = []
         while waiting:
-            event = self._patterns.named(waiting.pop(0), self._events, self._moment)
-            if event is None:
-                continue
+            detected = waiting.popleft()
+            event = self._patterns.named(detected, self._events, self._moment)
             made.append(event.id)
             self._tell(self._composites[event.composite_id], event)
             self._enter(event)
-            waiting += self._patterns.again(event, moment)
+            waiting += self._patterns.again(event, detected, moment)
         for id in made:
-            if id not in self._events:
+            if id not in self._events:  # it has expired already
                 self._delivery.forget_event(id)
-                self._patterns.forget(id)
-                self._note(Gone(id))
 
     # -- answers -----------------------------------------------------------------
 
@@ -421,6 +444,7 @@ class Service:
             if event.location is not None:
                 self._places[event.id] = event.location
             self._timeline.ends(event.expires, "event", event.id)
+        self._past = Past(state.expired)
         self._delivery.restore(state.told)
         for subscription in state.subscriptions.values():
             self._matcher.add_subscriptions([_anywhere(subscription)])

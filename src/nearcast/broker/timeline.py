@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Literal, TypeAlias
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
@@ -16,6 +16,7 @@ __all__ = ["Clock", "Timeline", "span"]
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
 Kind: TypeAlias = Literal["subscription", "event"]
+_FEW = 64  # entries of what is gone that are not worth the clearing
 
 
 class Timeline:
@@ -29,6 +30,9 @@ class Timeline:
         self.max_ahead = span(max_ahead, "max_ahead")
         self.now: Micros | None = None
         self._ends: list[tuple[Micros, int, Kind, str]] = []
+        """A heap; an entry that `_due` does not confirm is of something gone or renewed."""
+        self._due: dict[tuple[Kind, str], int] = {}
+        """The number of the entry that counts."""
         self._count = 0
 
     @property
@@ -85,16 +89,35 @@ class Timeline:
     # -- what ends ---------------------------------------------------------------
 
     def ends(self, at: Micros | None, kind: Kind, id: str) -> None:
-        """Something expires at a moment; None is never. O(log n)."""
+        """Something expires at a moment, whatever was said before; None is never. O(log n)."""
+        self.forget(kind, id)
         if at is not None:
             self._count += 1
+            self._due[kind, id] = self._count
             heappush(self._ends, (at, self._count, kind, id))
 
-    def ended(self, now: Micros) -> Iterator[tuple[Micros, Kind, str]]:
-        """What has expired by `now`, in order; some of it may be gone or renewed already."""
+    def forget(self, kind: Kind, id: str) -> None:
+        """Something is gone before its time. O(1), now and then O(what is left)."""
+        known = self._due.pop((kind, id), None)
+        if known is not None and len(self._ends) > _FEW + 2 * len(self._due):
+            self._ends = [each for each in self._ends if self._holds(each)]
+            heapify(self._ends)
+
+    def ended(self, now: Micros) -> Iterator[tuple[Kind, str]]:
+        """What has expired by `now`, in order."""
         while self._ends and self._ends[0][0] <= now:
-            at, _, kind, id = heappop(self._ends)
-            yield at, kind, id
+            each = heappop(self._ends)
+            if self._holds(each):
+                del self._due[each[2:]]
+                yield each[2:]
+
+    def _holds(self, entry: tuple[Micros, int, Kind, str]) -> bool:
+        _, number, kind, id = entry
+        return self._due.get((kind, id)) == number
+
+    def __len__(self) -> int:
+        """How many entries are kept, those of what is gone among them."""
+        return len(self._ends)
 
     @property
     def moment(self) -> Micros:

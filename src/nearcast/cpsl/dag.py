@@ -8,7 +8,7 @@ so that nobody sees what happened before they came.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearcast.clock import Micros
 from nearcast.cpsl.compile import Plan, speaks_of
@@ -22,24 +22,53 @@ from nearcast.cpsl.operators.node import Node
 from nearcast.cpsl.operators.passing import Alias, Either, Filter, Primitive
 from nearcast.cpsl.operators.repetition import Count, Period, Sliding
 from nearcast.cpsl.operators.spatial import Relations
-from nearcast.cpsl.predicates import translate
+from nearcast.cpsl.predicates import check_filters, translate
 from nearcast.cpsl.timers import Timers
 from nearcast.matcher import Matcher
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Graph", "Registration"]
+__all__ = ["Graph", "Registration", "Scope"]
+
+
+class Scope(NamedTuple):
+    """What nodes that wait for something must have in common to be one."""
+
+    epoch: int
+    """The point of the stream at which a composite came."""
+    since: Micros | None
+    """The moment that its periods are counted from; None: where time stands."""
+    owner: str | None = None
+    """The composite, where nothing that is made of it may come to it."""
+    part: bool = True
+    """Whether instances become part of a detection, and not only prevent it."""
+
+    def below(self, kind: str, port: int) -> Scope:
+        """That of an input of a node."""
+        if self.owner is None or _BLOCKING.get(kind) != port:
+            return self
+        return self._replace(part=False)
+
+
+_BLOCKING = {
+    "not-fixed": NotFixed.blocking,
+    "not-following": NotFollowing.blocking,
+    "not-enclosed": NotEnclosed.blocking,
+}
 
 
 class Registration:
     """A composite in the graph: its root, and how many detections it has had."""
 
-    __slots__ = ("composite", "count", "epoch", "order", "root")
+    __slots__ = ("composite", "count", "epoch", "order", "root", "since")
 
-    def __init__(self, composite: Any, root: Node, order: int, epoch: int) -> None:
+    def __init__(
+        self, composite: Any, root: Node, order: int, epoch: int, since: Micros | None
+    ) -> None:
         self.composite = composite
         self.root = root
         self.order = order
         self.epoch = epoch
+        self.since = since
         self.count = 0
 
 
@@ -60,13 +89,15 @@ class Graph:
         self._by_key: dict[object, Node] = {}
         self._constraints: dict[object, Constraints] = {}
         self._known: dict[object, object] = {}
-        self._waiting_start: list[Node] = []
-        self._unmatched: dict[int, str | None] = {}  # filters the matcher has not been told of
+        self._waiting_start: list[NotFixed | Period] = []
+        self._unmatched: dict[int, Subscription] = {}  # what the matcher has not been told of
         self._serial = 0
         self._orders = 0
         self._arrivals: list[tuple[int, int, int, int, Node, Instance]] = []
         self._pushed = 0
         self.found: list[tuple[Registration, Instance]] = []
+        self.barred: frozenset[str] = frozenset()
+        """The composites that the event of this step is made of, in a nested detector."""
 
     # -- what nodes ask --------------------------------------------------------
 
@@ -77,9 +108,13 @@ class Graph:
 
     def emit(self, node: Node, instance: Instance) -> None:
         """Pass an instance to the composites that end here and to the nodes above."""
+        barred = self.barred
         for registration in node.roots:
-            self.found.append((registration, instance))
+            if not barred or registration.composite.id not in barred:
+                self.found.append((registration, instance))
         for parent, port in node.parents:
+            if barred and parent.owner in barred and port != parent.blocking:
+                continue
             name = parent.names[port]
             given = instance if name is None else instance.bound(name)
             self._pushed += 1
@@ -113,8 +148,8 @@ class Graph:
         if not self.started:
             self.started = True
             self.now = now
-            for node in self._waiting_start:
-                self._begin(node)
+            for waiting in self._waiting_start:
+                waiting.begin(now, self)
             self._waiting_start.clear()
         if now > self.now:
             self.now = now
@@ -131,21 +166,28 @@ class Graph:
         node.timed(token, self)
         self.settle()
 
-    def _begin(self, node: Node) -> None:
-        if isinstance(node, NotFixed | Period):
-            node.begin(self.now, self)
-
     # -- building --------------------------------------------------------------
 
-    def add(self, plan: Plan, mode: str, epoch: int) -> Node:
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan with plain events that the matcher could not learn."""
+        if plan.kind == "primitive" and plan.params[0] not in self._by_key:
+            check_filters(plan.params[0], self.relations.space)
+        for given in plan.inputs:
+            self.check(given.plan)
+
+    def add(self, plan: Plan, mode: str, scope: Scope) -> Node:
         """The node of a plan, made if there is none; it counts one use more."""
-        inputs = tuple(self.add(given.plan, mode, epoch) for given in plan.inputs)
+        inputs = tuple(
+            self.add(given.plan, mode, scope.below(plan.kind, port))
+            for port, given in enumerate(plan.inputs)
+        )
         names = self._interned(tuple(given.name for given in plan.inputs))
-        key = self._key(plan, mode, epoch, inputs, names)
+        key = self._key(plan, mode, scope, inputs, names)
         node = self._by_key.get(key)
         if node is None:
             node = self._make(plan, mode, names)
-            self._install(node, key, plan, inputs)
+            node.owner = scope.owner if node.stateful and scope.part else None
+            self._install(node, key, plan, inputs, scope.since)
         else:
             for below in inputs:
                 self.release(below)
@@ -156,7 +198,7 @@ class Graph:
         self,
         plan: Plan,
         mode: str,
-        epoch: int,
+        scope: Scope,
         inputs: tuple[Node, ...],
         names: tuple[str | None, ...],
     ) -> object:
@@ -166,7 +208,7 @@ class Graph:
         below = (node.order for node in inputs)
         if plan.kind in _PASSING:
             return plan.kind, params, names, *below
-        return plan.kind, params, names, mode, epoch, *below
+        return plan.kind, params, names, mode, self._interned(scope), *below
 
     def _interned(self, value: Any) -> Any:
         """An equal value that is kept already: thousands of composites differ in little."""
@@ -175,20 +217,28 @@ class Graph:
             self._constraints.clear()
         return self._known.setdefault(value, value)
 
-    def _install(self, node: Node, key: object, plan: Plan, inputs: tuple[Node, ...]) -> None:
+    def _install(
+        self,
+        node: Node,
+        key: object,
+        plan: Plan,
+        inputs: tuple[Node, ...],
+        since: Micros | None,
+    ) -> None:
         self._orders += 1
         node.order, node.key, node.inputs = self._orders, key, inputs
         self._by_key[key] = self.nodes[node.order] = node
         if isinstance(node, Primitive):
-            self._unmatched[node.order] = translate(plan.params[0]).where
+            filtered = translate(plan.params[0]).subscription(str(node.order))
+            self._unmatched[node.order] = filtered
         elif isinstance(node, Filter) and isinstance(inputs[0], Primitive) and node.kind in SPATIAL:
             self.locations.add(node.order, inputs[0].order, (node.kind, node.params))
         else:
             for port, below in enumerate(inputs):
                 below.parents = (*below.parents, (node, port))
         if isinstance(node, NotFixed | Period):
-            if self.started:
-                self._begin(node)
+            if since is not None or self.started:
+                node.begin(self.now if since is None else since, self)
             else:
                 self._waiting_start.append(node)
 
@@ -233,10 +283,8 @@ class Graph:
     def learn(self) -> None:
         """Tell the matcher of new primitives; once for many composites."""
         if self._unmatched:
-            new, self._unmatched = self._unmatched, {}
-            self.matcher.add_subscriptions(
-                [Subscription(id=str(order), where=where) for order, where in new.items()]
-            )
+            self.matcher.add_subscriptions(list(self._unmatched.values()))
+            self._unmatched = {}  # not before: what fails is tried again, and nothing is lost
 
     def release(self, node: Node) -> None:
         """One use less; a node that nobody uses goes, and with it what only it used."""

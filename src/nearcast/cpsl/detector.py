@@ -14,9 +14,10 @@ from nearcast.clock import NEVER, Micros, Time, to_micros
 from nearcast.cpsl import state
 from nearcast.cpsl.compile import compile_pattern
 from nearcast.cpsl.composite import Composite
-from nearcast.cpsl.dag import Graph, Registration
+from nearcast.cpsl.dag import Graph, Registration, Scope
 from nearcast.cpsl.durations import to_duration
 from nearcast.cpsl.instances import CompositeEvent, GlobeInstance, Instance, detection
+from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
 from nearcast.cpsl.operators.passing import Filter, Primitive
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
@@ -30,6 +31,7 @@ Timed: TypeAlias = tuple[Micros, int, Micros, Event]
 #: A primitive that an event passes, and the location tests over it that hold.
 Entry: TypeAlias = tuple[Primitive, Sequence[int]]
 _PIECE = 8192  # events that are matched together
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Detector:
@@ -41,7 +43,10 @@ class Detector:
     events (an event that lasts longer is refused): without it, what could be concurrent with an
     event of any length waits for ever. `tolerance_m` is that of `SPL` and `DIST(…;=;…)`.
     `max_pending` bounds every operator's queue: a full one lets its oldest instance go,
-    counted in `overflows`. Durations are timedeltas, ISO 8601 or seconds.
+    counted in `overflows`; and the ids by which duplicates are known, the latest of them.
+    `unique` says that no event is given twice: then no ids are kept. `nested` says that
+    detections are given again as events: see `nearcast.cpsl.lineage` for what bounds that.
+    Durations are timedeltas, ISO 8601 or seconds.
 
     One thread at a time.
 
@@ -60,6 +65,8 @@ class Detector:
         longest: object = None,
         tolerance_m: float = 1.0,
         max_pending: int = 100_000,
+        unique: bool = False,
+        nested: bool = False,
     ) -> None:
         if not isinstance(max_pending, int) or isinstance(max_pending, bool) or max_pending < 1:
             raise ValidationError("max_pending", max_pending, "give a positive whole number")
@@ -67,6 +74,8 @@ class Detector:
         self.longest = None if longest is None else _span(longest, "longest")
         self.late = 0
         self.duplicates = 0
+        self.unique = unique
+        self.nested = nested
         self._graph = Graph(Relations(space, tolerance_m), max_pending)
         self._registrations: dict[str, Registration] = {}
         self._added = 0
@@ -75,8 +84,8 @@ class Detector:
         self._newest: Micros = NEVER
         self._closed: Micros = NEVER
         self._held: list[Timed] = []
-        self._seen: dict[Micros, set[str]] = {}
-        self._seen_ends: list[Micros] = []
+        self._seen: dict[tuple[Micros, str], None] = {}
+        """Ends and ids of events, in the order of arrival: a duplicate may still come."""
 
     def __len__(self) -> int:
         """The number of composites."""
@@ -116,22 +125,34 @@ class Detector:
 
     # -- composites --------------------------------------------------------------
 
-    def add(self, composite: Composite) -> None:
-        """Detect a composite from now on: what came before does not count. O(size)."""
-        if not isinstance(composite, Composite):
-            raise ValidationError("composite", composite, "give a Composite")
+    def add(self, composite: Composite, since: Time | None = None) -> None:
+        """Detect a composite from now on: what came before does not count. O(size).
+
+        Periods are counted from `since`, by default from where time stands, before the first
+        event from that. A composite that cannot be detected is refused, and nothing changes.
+        """
+        self.check(composite)
         if composite.id in self._registrations:
             raise DuplicateIdError("composite", composite.id, "remove it first")
-        self._register(composite, self._epoch)
+        self._register(composite, self._epoch, None if since is None else to_micros(since, "since"))
 
-    def _register(self, composite: Composite, epoch: int) -> Registration:
+    def check(self, composite: Composite) -> None:
+        """Refuse a composite that cannot be detected; changes nothing. O(size)."""
+        if not isinstance(composite, Composite):
+            raise ValidationError("composite", composite, "give a Composite")
+        for corner in _regions(composite):
+            check_space(corner, self.space, "text")
+        self._graph.check(compile_pattern(composite.pattern, self.longest))
+
+    def _register(self, composite: Composite, epoch: int, since: Micros | None) -> Registration:
         plan = compile_pattern(composite.pattern, self.longest)
-        for node in _regions(composite):
-            check_space(node, self.space, "text")
-        root = self._graph.add(plan, composite.consume, epoch)
+        scope = Scope(epoch, since, composite.id if self.nested else None)
+        root = self._graph.add(plan, composite.consume, scope)
         self._added += 1
-        registration = Registration(composite, root, self._added, epoch)
+        registration = Registration(composite, root, self._added, epoch, since)
         root.roots = (*root.roots, registration)
+        if self.nested and root.gated:  # then nobody shares it
+            root.gate = lambda instances: claim(registration.order, instances)
         self._registrations[composite.id] = registration
         return registration
 
@@ -200,27 +221,19 @@ class Detector:
     def _accept(self, events: list[Event], starts: list[Micros], ends: list[Micros]) -> list[Timed]:
         """Hold events back, or let them and what waited for them go; late ones are dropped."""
         ready: list[Timed] = []
-        held, seen, seen_ends = self._held, self._seen, self._seen_ends
+        held = self._held
         oldest = self._newest - self.lateness
         for event, start, end in zip(events, starts, ends, strict=True):
             if end <= self._closed or end < oldest:
                 self.late += 1
                 continue
-            known = seen.get(end)
-            if known is None:
-                seen[end] = {event.id}
-                heappush(seen_ends, end)
-            elif event.id in known:
+            if not self.unique and self._is_duplicate(end, event.id):
                 self.duplicates += 1
                 continue
-            else:
-                known.add(event.id)
             self._received += 1
             if end > self._newest:
                 self._newest = end
                 oldest = end - self.lateness
-                while seen_ends[0] < oldest:
-                    del seen[heappop(seen_ends)]
             if self.lateness == 0:
                 ready.append((end, self._received, start, event))
                 continue
@@ -229,6 +242,20 @@ class Detector:
             while held and held[0][0] < oldest:
                 ready.append(heappop(held))
         return ready
+
+    def _is_duplicate(self, end: Micros, id: str) -> bool:
+        """Whether an event has come before; from now on it has."""
+        seen, key = self._seen, (end, id)
+        if key in seen:
+            return True
+        oldest = max(self._newest, end) - self.lateness
+        while seen:  # mostly one look: events come in order, or nearly
+            first = next(iter(seen))
+            if first[0] >= oldest and len(seen) < self._graph.max_pending:
+                break
+            del seen[first]
+        seen[key] = None
+        return False
 
     def advance(self, to: Time) -> list[CompositeEvent]:
         """Time has come to `to`, and nothing that ended until then is still under way.
@@ -279,10 +306,17 @@ class Detector:
             if not entries:
                 continue
             graph.step += 1
-            plain = kind(graph.serial(), start, end, event)
+            serial = graph.serial()
+            if self.nested:
+                event = _with_lineage(event, serial)
+                if event.lineage.depth >= DEEPEST:
+                    continue
+                graph.barred = event.lineage.composites
+            plain = kind(serial, start, end, event)
             for primitive, passed in entries:
                 self._enter(primitive, passed, plain, event)
             graph.settle()
+            graph.barred = _NOBODY
             if graph.found:
                 self._collect(found)
         self._epoch += len(ready)
@@ -380,9 +414,20 @@ class Detector:
         for registration, instance in waiting:
             if instance.opens:
                 continue  # a comparison with a variable that nothing bound
+            if self.nested and not self._claimed(registration, instance):
+                continue
             registration.count += 1
-            found.append(detection(registration.composite.id, registration.count, instance))
+            made = detection(registration.composite.id, registration.count, instance)
+            if self.nested:
+                parts = lineage_of((instance,))
+                object.__setattr__(made, "lineage", parts.under(made.composite_id, instance.serial))
+            found.append(made)
         waiting.clear()
+
+    @staticmethod
+    def _claimed(registration: Registration, instance: Instance) -> bool:
+        """Whether a nested detection may be told; some nodes have asked before they took it."""
+        return registration.root.gate is not None or claim(registration.order, (instance,))
 
     # -- state -------------------------------------------------------------------
 
@@ -402,6 +447,13 @@ class Detector:
     def check_invariants(self) -> None:
         """Raise AssertionError where the graph contradicts itself or keeps what cannot match."""
         state.check(self)
+
+
+def _with_lineage(event: Event, number: int) -> Happening:
+    if isinstance(event, Happening):
+        return event
+    known: Lineage | None = getattr(event, "lineage", None)
+    return Happening(event, Lineage.plain(number) if known is None else known)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.clock import Micros
+from nearcast.cpsl.lineage import Lineage
 from nearcast.errors import ValidationError
 from nearcast.kernels import geometry
 from nearcast.matcher.places import shape_floats
@@ -233,8 +234,10 @@ class CompositeEvent(Event):
     segment, which no location can be, is given as its bounding box.
     """
 
-    __slots__ = ("_place", "composite_id", "parts")
+    __slots__ = ("_place", "composite_id", "lineage", "parts")
     composite_id: str
+    lineage: Lineage
+    """What a nested detector says that it is made of at whatever remove; others leave it out."""
     parts: tuple[str, ...]
     _place: Any
 

@@ -24,11 +24,12 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nearcast.cpsl import ast
-from nearcast.errors import FilterTooLarge
+from nearcast.errors import FilterTooLarge, ValidationError
 from nearcast.model.cql2_literals import name_text, number_text, value_text, values_text
 from nearcast.model.events import Event
 from nearcast.model.filters import Filter
 from nearcast.model.geometry import Space
+from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "OpenTest",
     "Translation",
     "binds",
+    "check_filters",
     "evaluate",
     "kind_of",
     "translate",
@@ -286,8 +288,8 @@ class Translation:
     residual: tuple[ast.Predicate, ...]
 
     def subscription(self, id: str) -> Subscription:
-        """The filter as a subscription."""
-        return Subscription(id=id, where=self.where)
+        """The filter as a subscription. Parsing it again would take longer than all the rest."""
+        return Subscription(id=id, where=None if self.where is None else _parsed(self.where))
 
     def check(self, event: Event, space: Space = "globe") -> Match | None:
         """The rest of the tests on an event that passed the filter. O(residual tests)."""
@@ -308,6 +310,23 @@ def translate(primitive: ast.Primitive) -> Translation:
         if not exact:
             residual.append(predicate)
     return Translation(_joined(conditions), tuple(residual))
+
+
+def check_filters(primitive: ast.Primitive, space: Space) -> None:
+    """Refuse a primitive that no matcher of this space can learn, or no event be held against."""
+    from nearcast.matcher.encode import encode_subscription
+
+    translation = translate(primitive)
+    left = [
+        _parsed(each.text) for each in translation.residual if isinstance(each, ast.CqlPredicate)
+    ]
+    beside = [Subscription(id="beside", where=where) for where in left]
+    for subscription in (translation.subscription("filter"), *beside):
+        try:
+            encode_subscription(subscription, Schema(), space)
+        except ValidationError as error:
+            field = error.field.replace("where", "text", 1)
+            raise ValidationError(field, error.value, error.remedy) from None
 
 
 def _joined(conditions: list[str]) -> str | None:

@@ -56,9 +56,12 @@ def save(detector: Detector) -> bytes:
             "longest": detector.longest,
             "tolerance_m": graph.relations.tolerance,
             "max_pending": graph.max_pending,
+            "unique": detector.unique,
+            "nested": detector.nested,
         },
         "composites": [
-            (r.composite, r.order, r.epoch, r.count) for r in detector._registrations.values()
+            (r.composite, r.order, r.epoch, r.since, r.count)
+            for r in detector._registrations.values()
         ],
         "counters": {name: getattr(detector, name) for name in _COUNTERS},
         "held": detector._held,
@@ -89,16 +92,17 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
         longest=None,
         tolerance_m=options["tolerance_m"],
         max_pending=options["max_pending"],
+        unique=options["unique"],
+        nested=options["nested"],
     )
     detector.lateness, detector.longest = options["lateness"], options["longest"]
     graph = detector._graph
-    for composite, order, epoch, count in known["composites"]:
-        registration = detector._register(composite, epoch)
+    for composite, order, epoch, since, count in known["composites"]:
+        registration = detector._register(composite, epoch, since)
         registration.order, registration.count = order, count
     for name, value in known["counters"].items():
         setattr(detector, name, value)
     detector._held, detector._seen = known["held"], known["seen"]
-    detector._seen_ends = sorted(detector._seen)
     graph.now, graph.started, graph.step, graph._serial, graph.overflows = known["graph"]
     if graph.started:
         graph._waiting_start.clear()
@@ -133,6 +137,7 @@ def memory(detector: Detector) -> dict[str, int]:
         "instances": sum(instances.values()),
         "timers": timers,
         "held": 600 * len(detector._held),
+        "ids": 200 * len(detector._seen),
     }
     parts["total"] = sum(parts.values())
     return parts

@@ -29,7 +29,7 @@ class Joint(Node):
     """
 
     __slots__ = ("constraints", "joining", "mode", "queues", "supports")
-    stateful = True
+    stateful = gated = True
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class Joint(Node):
             self._keep(port, instance, run)  # nobody to meet: the most frequent case by far
             return
         found = self._combinations(port, instance)
+        if found is None:
+            return
         if found:
             self._use(found, run)
             if self.mode != "recent":
@@ -74,8 +76,12 @@ class Joint(Node):
 
     # -- choosing --------------------------------------------------------------
 
-    def _combinations(self, port: int, instance: Instance) -> list[Combination]:
-        """What the mode makes of a new instance: none, one or several combinations."""
+    def _combinations(self, port: int, instance: Instance) -> list[Combination] | None:
+        """What the mode makes of a new instance: none, one or several combinations.
+
+        A combination that the gate refuses is none. In chronicle, where all that comes later
+        would have to wait behind it, the new instance is to be let go: None.
+        """
         queues, mode = self.queues, self.mode
         assert queues is not None
         if mode in ("first-matching", "chronicle", "recent"):
@@ -84,20 +90,33 @@ class Joint(Node):
             else:
                 candidates = [queue.partners(instance) for queue in queues]
             for found in self._matching(port, instance, candidates):
-                return [found]
+                if self._admits(found):
+                    return [found]
+                if mode == "chronicle":
+                    return None
             return []
         candidates = [queue.partners(instance) for queue in queues]
         if mode == "cumulative" or len(queues) == 1:
-            return list(self._matching(port, instance, candidates))
+            every = list(self._matching(port, instance, candidates))
+            together = [_gathered(every)] if every and mode == "cumulative" else every
+            return [found for found in together if self._admits(found)]
         opener = 1 if port == 0 else 0
         chosen = []
         for entry in candidates[opener]:
             one = list(candidates)
             one[opener] = (entry,)
             for found in self._matching(port, instance, one):
-                chosen.append(found)
-                break
+                if self._admits(found):
+                    chosen.append(found)
+                    break
         return chosen
+
+    def _admits(self, found: Combination) -> bool:
+        """Whether a combination may be a detection; one that stays open is none anyway."""
+        combination, (_, opens) = found
+        if self.gate is None or opens:
+            return True
+        return self.gate([instance for _, _, instance in combination])
 
     def _heads(self, port: int, instance: Instance) -> list[Any]:
         """The one candidate of each port in chronicle (the oldest) and recent (the newest)."""
@@ -163,8 +182,6 @@ class Joint(Node):
     # -- using -----------------------------------------------------------------
 
     def _use(self, found: list[Combination], run: Run) -> None:
-        if self.mode == "cumulative":
-            found = [_gathered(found)]
         if self.mode != "recent":
             for combination, _ in found:
                 for port, arrival, _ in combination:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.cpsl.instances import Instance, compose, merged
@@ -10,6 +10,9 @@ from nearcast.cpsl.operators.node import Node, Run
 from nearcast.cpsl.operators.queues import Queue
 
 __all__ = ["NotEnclosed", "NotFixed", "NotFollowing", "blocks"]
+
+#: The opener's token, −1 if it has just come, the opener and the closer.
+Pair: TypeAlias = tuple[int, Instance, Instance]
 
 
 def blocks(opened: tuple[Instance, ...], blocker: Instance) -> bool:
@@ -26,6 +29,7 @@ class NotFixed(Node):
 
     __slots__ = ("at", "blocked", "length")
     stateful = True
+    blocking = 0
 
     def __init__(
         self, names: tuple[str | None, ...], height: int, tie: int, at: Micros, length: Micros
@@ -65,6 +69,7 @@ class NotFollowing(Node):
 
     __slots__ = ("lag", "length", "mode", "queues")
     stateful = True
+    blocking = 1
 
     def __init__(
         self,
@@ -154,7 +159,8 @@ class NotEnclosed(Node):
     """
 
     __slots__ = ("lags", "mode", "queues", "speak_of")
-    stateful = True
+    stateful = gated = True
+    blocking = 2
 
     def __init__(
         self,
@@ -189,7 +195,7 @@ class NotEnclosed(Node):
                 _add(self.queues[0], instance, run)
         self._prune(run)
 
-    def _pairs(self, port: int, instance: Instance) -> list[tuple[int, Instance, Instance]]:
+    def _pairs(self, port: int, instance: Instance) -> list[Pair]:
         """What the mode makes of a new opener or closer: the opener's token, and both."""
         openers, closers, _ = self.queues
         if port == 0:
@@ -201,7 +207,21 @@ class NotEnclosed(Node):
         if self.mode == "chronicle":
             pairs = pairs[:1]
         found = [pair for pair in pairs if self._empty(pair[1], pair[2])]
+        if self.gate is not None:
+            found = self._admitted(found)
         return found if self.mode in ("continuous", "cumulative") else found[:1]
+
+    def _admitted(self, found: list[Pair]) -> list[Pair]:
+        """What may be a detection."""
+        assert self.gate is not None
+        if self.mode == "cumulative":
+            together = [instance for _, a, b in found for instance in (a, b)]
+            return found if self.gate(together) else []
+        admitted: list[Pair] = []
+        for pair in found:
+            if self.mode == "continuous" or not admitted:
+                admitted += [pair] * self.gate((pair[1], pair[2]))
+        return admitted
 
     def _empty(self, a: Instance, b: Instance) -> bool:
         if a.end >= b.start or merged((a, b)) is None:
@@ -210,7 +230,7 @@ class NotEnclosed(Node):
             a.end < c.end < b.end and blocks((a, b), c) for c in self.queues[2].items.values()
         )
 
-    def _fire(self, found: list[tuple[int, Instance, Instance]], run: Run) -> None:
+    def _fire(self, found: list[Pair], run: Run) -> None:
         made: list[list[Instance]] = []
         for opener, a, b in found:
             if self.mode == "cumulative" and made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from nearcast.clock import Micros
@@ -36,10 +37,17 @@ class Run(Protocol):
 class Node:
     """A node: who feeds it, who listens to it, and the composites that end here."""
 
-    __slots__ = ("height", "inputs", "key", "names", "order", "parents", "roots", "tie", "uses")
+    __slots__ = (
+        "gate", "height", "inputs", "key", "names", "order", "owner", "parents", "roots", "tie",
+        "uses",
+    )  # fmt: skip
 
     #: Whether the node waits for anything: then only composites registered together share it.
     stateful = False
+    #: Whether the node asks its gate before it takes what waits.
+    gated = False
+    #: The input whose instances become no part of what the node emits.
+    blocking = -1
 
     def __init__(self, names: tuple[str | None, ...], height: int, tie: int) -> None:
         self.names = names
@@ -51,6 +59,8 @@ class Node:
         self.inputs: tuple[Node, ...] = ()
         self.parents: tuple[tuple[Node, int], ...] = ()
         self.roots: tuple[Any, ...] = ()
+        self.owner: str | None = None  # nothing that is made of this composite may come here
+        self.gate: Callable[[Sequence[Instance]], bool] | None = None  # may these be detected?
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""

@@ -67,6 +67,7 @@ class Count(_Groups):
     """`Q(n)A`: n occurrences; the mode says which, and what is left for the next."""
 
     __slots__ = ("mode", "n")
+    gated = True
 
     def __init__(self, names: tuple[str | None, ...], height: int, n: int, mode: str) -> None:
         super().__init__(names, height, 0)
@@ -80,22 +81,28 @@ class Count(_Groups):
         group = self._join(() if whole else key, instance, run)
         if self.mode == "recent" and len(group) > self.n:
             del group[0]
-        if len(group) != self.n:
+        if len(group) < self.n or (self.mode == "chronicle" and len(group) > self.n):
             return
-        chosen = list(group)
+        chosen = [*group[: self.n - 1], instance]
         if whole and any(_key(other) != key for other in chosen):
+            return
+        if self.gate is not None and not self.gate(chosen):  # it waits for another set
+            if self.mode == "chronicle":  # there nothing else would come to the turn
+                group.pop()
+                if not group:
+                    del self.groups[()]
             return
         if self.mode == "continuous":
             del group[0]
         elif self.mode != "recent":
-            group.clear()
+            del group[: self.n - 1], group[-1]
         if not group:
             del self.groups[() if whole else key]
         run.emit(self, _together(chosen, key, run))
 
     def check(self, now: Micros) -> None:
         """Raise AssertionError where the node keeps what can never match."""
-        if self.mode != "chronicle":
+        if self.mode != "chronicle" and self.gate is None:
             most = self.n if self.mode == "recent" else self.n - 1
             assert all(0 < len(group) <= most for group in self.groups.values())
 
