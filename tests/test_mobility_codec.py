@@ -117,6 +117,7 @@ def test_decode_is_the_inverse_of_encode(region, at):
     assert different <= 1
 
 
+@pytest.mark.needs("node")
 def test_javascript_agrees_with_python():
     cases: list[dict[str, Any]] = []
     for region, at in REGIONS:
