@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("mutants.toml")
 #: What no test reads, or must not be shared.
 _LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info", "benchmarks")
-_FAILED = re.compile(r"^FAILED (\S+?\.py::[^\s\[]+)", re.MULTILINE)
+_FAILED = re.compile(r"^FAILED (.+?\.py::.+?)(?: - |$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def faults(mutant: Mutant, root: Path = ROOT) -> Iterator[str]:
     if mutant.text == mutant.replacement or not mutant.why:
         yield f"{mutant}: it changes nothing, or does not say why"
     for test in mutant.tests:
-        path, *names = test.split("::")
+        path, *names = test.partition("[")[0].split("::")
         source = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
         if not names or not all(re.search(rf"^ *(?:def|class) {n}\b", source, re.M) for n in names):
             yield f"{mutant}: there is no test {test}"
@@ -120,8 +120,8 @@ def _verdict(mutant: Mutant, tree: Path, limit_s: float) -> str | None:
         return f"took more than {limit_s:g} s"
     if ran.returncode not in (0, 1):
         return f"pytest ended with {ran.returncode}: {_last_line(ran.stdout)}"
-    failed = set(_FAILED.findall(ran.stdout))
-    passed = [test for test in mutant.tests if not any(f.startswith(test) for f in failed)]
+    failed = [f"{name}::" for name in _FAILED.findall(ran.stdout)]
+    passed = [t for t in mutant.tests if not any(f.startswith((f"{t}::", f"{t}[")) for f in failed)]
     return f"SURVIVES {', '.join(passed)}" if passed else None
 
 
@@ -141,7 +141,10 @@ def _pytest(
     tree: Path, tests: Sequence[str], jit: bool, limit_s: float | None
 ) -> subprocess.CompletedProcess[str]:
     quick = ["-q", "-rf", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--hypothesis-seed=1"]
-    environment = {**os.environ, "NEARCAST_JIT": str(int(jit)), "PYTHONPATH": str(tree / "src")}
+    environment = {
+        **os.environ, "NEARCAST_JIT": str(int(jit)), "PYTHONPATH": str(tree / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",  # a file may change twice a second, and not its size
+    }  # fmt: skip
     return subprocess.run(
         [sys.executable, "-m", "pytest", *quick, *tests], cwd=tree, env=environment,
         capture_output=True, text=True, timeout=limit_s, check=False,

@@ -30,8 +30,8 @@ EVENT = (
 def ran(*arguments: str, shell: str = "", stdin: str = "", **environment: str):
     """A command in a process of its own, with redirections as a shell writes them."""
     done = subprocess.run(
-        ["bash", "-c", f'set -o pipefail; "$0" "$@" {shell}', *NEARCAST, *arguments],
-        env={**os.environ, **environment}, input=stdin.encode(), capture_output=True, check=False,
+        ["/bin/sh", "-c", f'"$0" "$@" {shell}', *NEARCAST, *arguments],
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment}, input=stdin.encode(), capture_output=True, check=False,
     )  # fmt: skip
     assert b"Traceback" not in done.stderr + done.stdout
     assert b"Exception ignored" not in done.stderr + done.stdout
@@ -70,6 +70,7 @@ class TestErrors:
 
 
 class TestStreams:
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
     @pytest.mark.parametrize("arguments", [("--help",), ("cpsl", "syntax"), ("bench", "--list")])
     def test_a_full_disk_is_told(self, arguments: tuple[str, ...]):
         done = ran(*arguments, shell=">/dev/full")
@@ -79,9 +80,7 @@ class TestStreams:
 
     @pytest.mark.parametrize("arguments", [("--help",), ("cpsl", "syntax")])
     def test_a_reader_that_has_gone(self, arguments: tuple[str, ...]):
-        done = ran(*arguments, shell="| true")
-        assert done.returncode in (0, 1)  # it may have been quicker than the reader
-        assert done.stderr == b""
+        assert ran(*arguments, shell="| true").stderr == b""
 
     def test_streams_that_are_closed(self, files: Path):
         pattern = str(files / "p.cpsl")
@@ -222,18 +221,18 @@ def interrupted(
     command: list[str], after_s: float | None = None, **environment: str
 ) -> tuple[int, bytes]:
     """Ctrl-C for a command and its children, after it has said something or after a time."""
-    child = subprocess.Popen(
+    with subprocess.Popen(
         command, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    assert child.stdout is not None
-    if after_s is None:
-        child.stdout.readline()
-    else:
-        time.sleep(after_s)
-    os.killpg(child.pid, signal.SIGINT)
-    try:
-        _, said = child.communicate(timeout=60)
-    finally:
-        child.kill()
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        if after_s is None:
+            child.stdout.readline()
+        else:
+            time.sleep(after_s)
+        os.killpg(child.pid, signal.SIGINT)
+        try:
+            _, said = child.communicate(timeout=60)
+        finally:
+            child.kill()
     return child.returncode, said
