@@ -25,7 +25,7 @@ INSTALL := $(PIP) 'pip>=25.1' && $(PIP)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench serve constraints clean
+.PHONY: help demo test check mutants bench serve constraints clean
 
 help: ## this list
 	@echo "nearcast: make <target>"
@@ -46,6 +46,9 @@ check: $(DEV) ## what CI asks first: style, types, import contracts, docs (their
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -k 'not example_runs' tests/test_docs.py
+
+mutants: $(DEV) ## do the tests notice changes to the code? (MUTANTS="--only cpsl --jobs 2")
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(DEV) ## one experiment (EXPERIMENT=ground), a record, plots and a report
 	@$(BIN)/nearcast bench $(EXPERIMENT)

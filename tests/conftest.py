@@ -1,5 +1,5 @@
-"""What tests share: one Spark session for all of them, started when first asked for; and who
-runs which of them.
+"""What tests share: one Spark session for all of them, started when first asked for; who runs
+which of them; and what becomes of those that need a program which is not here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.needs import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_spark = "spark" in getattr(item, "fixturenames", ())
         rank[item] = 0 if on_spark else 1 if item.get_closest_marker("slow") else 2
     items.sort(key=rank.__getitem__)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before a test's fixtures: is there what it needs?"""
+    for mark in item.iter_markers("needs"):
+        for program in mark.args:
+            require(program)
 
 
 @pytest.fixture(scope="session")

@@ -200,6 +200,11 @@ class TestMetrics:
         assert compare(3, 3).exact
         assert not compare(3, 4).exact
 
+    def test_tables_compare_as_multisets(self):
+        one, two = pairs(("e", "s")), pairs(("e", "s"), ("e", "s"))
+        assert compare(one, two) == Agreement(2, 1, 0)
+        assert compare(two, one) == Agreement(1, 0, 1)
+
     def test_rates_of_nothing_are_zero(self):
         assert Agreement(0, 0, 0).false_negative_rate == 0
         assert Agreement(0, 0, 0).false_positive_rate == 0

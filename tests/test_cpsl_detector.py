@@ -89,6 +89,40 @@ def test_periods_are_counted_from_registration() -> None:
     assert [one.end for one in found] == [13 * S, 14 * S, 40 * S]
 
 
+def test_what_comes_at_the_end_of_a_period_is_of_it() -> None:
+    detector = Detector("planar")
+    detector.advance(3 * S)
+    detector.add(Composite(id="c", text=f"P(10){A}"))
+    found = detector.feed([event(f"a{t}", 1, t) for t in (13, 14)])
+    found += detector.advance(100 * S)
+    assert [one.parts for one in found] == [("a13",), ("a14",)]
+
+
+# --- what operators say, by hand --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("until", "found"), [(11, 1), (11.000001, 0)])
+def test_all_of_an_event_lies_within_the_window(until: float, found: int) -> None:
+    """`=|(A;t)B`: b begins after a, and is over at a.end + t at the latest."""
+    detector = made(f"=|({A}; 10){B}", longest=60)
+    history = [event("a", 1, 1, start=0), event("b", 2, until, start=5 * S)]
+    assert len(detector.feed(history) + detector.advance(99 * S)) == found
+
+
+def test_what_both_sides_of_an_alternative_want_is_one_occurrence() -> None:
+    detector = made(f"@((0,0),(9,0),(9,9),(0,9)){A} || {A}")
+    found = detector.feed([event("in", 1, 1, location=Point(5, 5)), event("out", 1, 2)])
+    assert [one.parts for one in found] == [("in",), ("out",)]
+
+
+@pytest.mark.parametrize(("op", "metres"), [("<", [7]), ("=", [5]), (">", [3])])
+def test_distances_compare_strictly(op: str, metres: list[int]) -> None:
+    for length in (3, 5, 7):  # about is within a metre
+        detector = made(f"DIST((0,0); {op}; {length}){A}")
+        found = detector.feed([event("a", 1, 1, location=Point(3, 4))])
+        assert bool(found) == (length in metres), (op, length)
+
+
 # --- order of arrival -------------------------------------------------------------------------
 
 

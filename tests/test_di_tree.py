@@ -122,6 +122,9 @@ def test_a_value_on_a_split_point_belongs_to_the_left():
 
 def test_only_nodes_above_the_threshold_are_split():
     assert _one_column(SAMPLE, threshold=8).node_counts(0) == (1, 0, 0)
+    points = [(k / 10, k / 10) for k in range(9)]  # within a cell: each counts once
+    assert _one_column(points, threshold=9).node_counts(0) == (1, 0, 0)
+    assert _one_column(points, threshold=8).node_counts(0)[:2] == (3, 2)  # six, two and one
     blue, green, _ = _one_column(SAMPLE, threshold=3).node_counts(0)
     assert (blue, green) == (3, 2)
     skewed = [(0.9 + k / 10_000, 0.9 + k / 10_000) for k in range(100)]

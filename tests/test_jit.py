@@ -48,6 +48,28 @@ def test_compiled_kernels_are_kept_by_all_that_they_stand_on(path):
         assert {name[m] for m in modules_of(each) if m in name} <= known
 
 
+def test_an_edit_leaves_the_cache_of_those_that_do_not_stand_on_it(tmp_path, monkeypatch):
+    """upper imports lower; other stands alone. An edit moves what stands on it, and that alone."""
+    sources = {
+        "lower": "from nearcast.jit import kernel\n",
+        "upper": "from nearcast.lower.kernels import something\n",
+        "other": "from nearcast.jit import kernel\n",
+    }
+    for name, text in sources.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernels.py").write_text(text)
+    monkeypatch.setattr(jit, "_PACKAGE", tmp_path)
+
+    def kept() -> list[Path]:
+        return [jit.module_cache.__wrapped__(tmp_path / name / "kernels.py") for name in sources]
+
+    before = kept()
+    assert len(set(before)) > 1
+    (tmp_path / "lower" / "kernels.py").write_text(sources["lower"] + "# edited\n")
+    after = kept()
+    assert [a != b for a, b in zip(after, before, strict=True)] == [True, True, False]
+
+
 def test_every_kernel_is_in_a_source_of_kernels():
     """Those elsewhere would be kept without regard to what they stand on."""
     package = Path(jit.__file__).parent

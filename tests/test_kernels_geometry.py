@@ -130,9 +130,14 @@ def test_borders_of_circles_are_exact(x, y, radius, angle, step) -> None:
         ((1e300, 0, 1e300, 3e-300), 3e-300, True),
         ((1e300, 0, 1e300, 3e-300), 2.9e-300, False),
         ((1, 1, 1, 1), 0, True),
+        # The differences of these are no floats, and what is rounded off decides.
+        ((0.43788759365057206, 0.49581224138185065, 2.3308445025757263, 2.308665415409843),
+         2.6210155454767605, False),
+        ((0.7705231398308006, 0.5396174484497788, 8.602897789205496, 2.3217612806301458),
+         8.032566793170531, True),
         ((0, 0, 5e-324, 0), 0, False),
     ],
-)
+)  # fmt: skip
 def test_circles_whose_squares_no_float_can_hold(ends, radius, wanted) -> None:
     assert geometry.within(*map(float, ends), float(radius), False) == wanted
 
@@ -304,6 +309,8 @@ def test_a_hole_is_no_part_but_its_border_is() -> None:
         ((0, 0), (0, 90), math.pi / 2 * geometry.EARTH_RADIUS_M),
         ((0, 0), (180, 0), math.pi * geometry.EARTH_RADIUS_M),
         ((179.5, 0), (-179.5, 0), math.radians(1) * geometry.EARTH_RADIUS_M),
+        ((0, 0), (90, 45), math.pi / 2 * geometry.EARTH_RADIUS_M),
+        ((-30, 60), (150, 45), math.radians(75) * geometry.EARTH_RADIUS_M),
         ((10, 90), (-120, 90), 0),
         ((5, 5), (5, 5), 0),
     ],

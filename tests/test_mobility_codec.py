@@ -8,6 +8,7 @@ import random
 import struct
 import subprocess
 import zlib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,22 @@ def test_decode_is_the_inverse_of_encode(region, at):
     assert different <= 1
 
 
+@given(
+    st.lists(st.tuples(*[st.floats(-1e7, 1e7)] * 2, st.floats(0, 1e6)), min_size=1, max_size=4)
+)
+def test_a_disc_that_is_sent_holds_the_one_that_was_made(discs):
+    """Discs are to be kept out of: rounding to four bytes must not let anybody in."""
+    made = Cells(Plane("planar", 0, 0, 1e9), 0, 0, 1, 0, (), (), tuple(discs))
+    shape = SafeRegion.decode(SafeRegion(1, made).encode()).shape
+    assert isinstance(shape, Cells)
+    for (x, y, radius), (near_x, near_y, wide) in zip(discs, shape.discs, strict=True):
+        dx, dy = Fraction(near_x) - Fraction(x), Fraction(near_y) - Fraction(y)
+        assert dx * dx + dy * dy <= (Fraction(wide) - Fraction(radius)) ** 2
+        assert wide >= radius
+        assert wide <= radius + abs(x) * 1e-6 + abs(y) * 1e-6 + radius * 1e-6 + 1e-20
+
+
+@pytest.mark.needs("node")
 def test_javascript_agrees_with_python():
     cases: list[dict[str, Any]] = []
     for region, at in REGIONS:

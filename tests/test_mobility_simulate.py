@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from nearcast.mobility.methods import METHODS
 from nearcast.mobility.safe_region import Ball, Cells, SafeRegion
 from nearcast.mobility.scene import plane_scene
 from nearcast.mobility.simulate import baseline, simulate
-from nearcast.mobility.statistics import Arrivals, Density, Motion, Turns
+from nearcast.mobility.statistics import TURNS, Arrivals, Density, Motion, Turns
 
 #: Dense and long-lived: what hides in sparse, short-lived scenes comes to light here.
 DENSE = plane_scene(12_000.0, 5, 80, radius=1000.0, arrivals=60.0, live=20_000, share=0.01)
@@ -113,3 +114,12 @@ class TestStatistics:
         assert motion.speed == pytest.approx(10.0, rel=0.01)
         assert motion.heading == pytest.approx(0.0)
         assert turns.weights(motion.turns)[0] > 0.6
+
+    @pytest.mark.parametrize(("before", "after"), [(350, 10), (10, 350), (100, 120), (0, 340)])
+    def test_a_turn_goes_the_short_way_round(self, before, after):
+        motion = Motion(0.0, 0.0, 0, heading=before)
+        way = math.radians(after)
+        motion.report(
+            "planar", 9 * math.sin(way), 9 * math.cos(way), 5_000_000, None, None, Turns()
+        )
+        assert motion.turns.tolist() == [1.0 if turn == 20.0 else 0.0 for turn in TURNS]

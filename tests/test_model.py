@@ -321,6 +321,20 @@ def test_one_moment_written_in_many_ways() -> None:
     assert to_datetime(micros) == NOON
 
 
+@pytest.mark.parametrize(
+    ("fraction", "micros"),
+    [(".5", 500_000), (".05", 50_000), (".000001", 1), (".1234567", 123_456), (".0000009", 0)],
+)
+def test_fractions_of_a_second_are_decimals_cut_at_microseconds(fraction: str, micros: int) -> None:
+    assert Event(id="e", end=f"1970-01-01T00:00:00{fraction}Z").end == micros
+
+
+def test_a_leap_second_is_the_second_after() -> None:
+    """RFC 3339 has 23:59:60; time without leap seconds has midnight for it."""
+    leap, midnight = "2016-12-31T23:59:60.25Z", "2017-01-01T00:00:00.25Z"
+    assert Event(id="e", end=leap).end == Event(id="e", end=midnight).end
+
+
 @pytest.mark.parametrize("micros", [EARLIEST, -1, 0, 1, 999_999, 1_500_000, LATEST])
 def test_what_is_written_is_read_back(micros) -> None:
     assert to_micros(format_micros(micros)) == micros

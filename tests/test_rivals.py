@@ -155,6 +155,24 @@ def test_ada_rein_skips_what_hardly_filters_and_misses_nothing():
     loose.check_invariants()
 
 
+@pytest.mark.parametrize(("tolerance", "skipped"), [(0.19, ()), (0.21, (1,)), (0.89, (1,))])
+def test_the_tolerance_of_ada_rein_is_the_share_of_wrong_answers_among_all(tolerance, skipped):
+    """Column 1 holds for 0.8 of its domain: without it, 0.2 of the answers are wrong.
+
+    Column 0 holds for 0.1 of its own, and without it 0.9 of them are.
+    """
+    store = ClauseStore()
+    steps = np.arange(8) / 8
+    ends = [((0.9 * s, 0.9 * s + 0.1), (0.2 * s, 0.2 * s + 0.8)) for s in (*steps, 1.0)]
+    low, high = (np.array([[end[i] for end in pair] for pair in ends]) for i in (0, 1))
+    attr = np.tile(np.arange(2, dtype=np.int32), len(ends))
+    owners, start = np.arange(len(ends), dtype=np.int32), 2 * np.arange(len(ends) + 1)
+    rows = store.extend(ClauseBatch(owners, start, attr, low.ravel(), high.ravel(), {}))
+    index = AdaRein(store, EventStore(), tolerance=tolerance)
+    index.add_clauses(rows)
+    assert index.skipped == skipped
+
+
 def test_ada_rein_without_tolerance_is_rein():
     world = World(partial(AdaRein, tolerance=0.0), "narrow")
     world.add(500)

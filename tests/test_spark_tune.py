@@ -173,6 +173,11 @@ class TestCells:
         assert sorted(len(rows) for _, rows in kd_cells(skewed, 8)) == [10, 90]
 
 
+@pytest.mark.parametrize(("asked", "got"), [("auto", "mo-tree"), ("scan", "scan")])
+def test_who_names_an_index_gets_it(asked: str, got: str):
+    assert Matcher(asked, tuning={"nearcast_tuning": 1, "index": "mo-tree"}).entry.name == got
+
+
 class TestBadTunings:
     @pytest.mark.parametrize(
         ("given", "message"),

@@ -36,7 +36,7 @@ def write_report(
     """Draw every figure of every record and write `report.html` beside them."""
     path = directory / "report.html"
     directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(records, figures, directory))
+    path.write_text(render(records, figures, directory), encoding="utf-8")
     return path
 
 
@@ -127,7 +127,7 @@ def _cell(text: str) -> str:
 
 def _picture(figure: Figure, record: Record, directory: Path) -> str:
     paths = draw(figure, record, directory / record.experiment)
-    svg = next(path for path in paths if path.suffix == ".svg").read_text()
+    svg = next(path for path in paths if path.suffix == ".svg").read_text("utf-8")
     inside = svg[svg.index("<svg") :]
     return (
         f"<figure>{inside}<figcaption>{escape(figure.title)}<br>"

@@ -107,14 +107,14 @@ def write(record: Record, directory: Path) -> Path:
     folder = directory / record.experiment
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.stamp}.json"
-    path.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    path.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
     return path
 
 
 def load(path: Path) -> Record:
     """Read one record back, equal to what was written."""
     try:
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text("utf-8"))
         if stored["format"] != _FORMAT:
             raise BenchError(
                 f"{path}: format {stored['format']} is not {_FORMAT}; run the experiment again"
@@ -123,7 +123,7 @@ def load(path: Path) -> Record:
         stored["claims"] = tuple(Claim(**claim) for claim in stored["claims"])
         stored["measurements"] = tuple(_measurement(entry) for entry in stored["measurements"])
         return Record(**stored)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise BenchError(f"{path}: not a record of the bench ({error}); remove the file") from error
 
 

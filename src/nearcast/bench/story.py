@@ -54,7 +54,8 @@ class Chapter:
 def write_story(title: str, chapters: Sequence[Chapter], path: Path) -> Path:
     """Write the report; it needs no other file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(title, [part for each in chapters for part in _html(each)]))
+    text = page(title, [part for each in chapters for part in _html(each)])
+    path.write_text(text, encoding="utf-8")
     return path
 
 

@@ -78,10 +78,7 @@ def draw(
 
     text = _text(file)
     picture = drawn(analyze(parse(text, _regions(regions)), text))
-    if out is None:
-        sys.stdout.write(picture)
-    else:
-        out.write_text(picture, encoding="utf-8")
+    _write(out, picture)
 
 
 @cpsl.command()
@@ -146,10 +143,7 @@ def syntax(
     from nearcast.cpsl.syntax import replaced
     from nearcast.cpsl.syntax import syntax as described
 
-    if into is None:
-        sys.stdout.write(described())
-    else:
-        into.write_text(replaced(_read(into)), encoding="utf-8")
+    _write(into, described() if into is None else replaced(_read(into)))
 
 
 def _show_json(detection: CompositeEvent) -> None:
@@ -184,16 +178,48 @@ def _show_trace(
 
 
 def _text(file: Path) -> str:
-    if str(file) == "-":
-        return sys.stdin.read()
-    return _read(file)
+    return _read(None if str(file) == "-" else file)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path | None) -> str:
+    """The text of a file, or of standard input: UTF-8, whatever the locale."""
     try:
-        return file.read_text(encoding="utf-8")
+        return (sys.stdin.buffer.read() if file is None else file.read_bytes()).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"cannot read {file}: {error}") from None
+        name = "standard input" if file is None else file
+        raise DatasetError(f"cannot read {name}: {_reason(error)}; give UTF-8 text") from None
+
+
+def _write(file: Path | None, text: str) -> None:
+    """A document goes to a file, or to standard output: UTF-8, whatever the locale."""
+    if file is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8"))
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DatasetError(
+            f"cannot write {file}: {_reason(error)}; give a file in a folder that is there"
+        ) from None
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{where}: {_unread(error)}") from None
+
+
+def _unread(error: ValueError | RecursionError) -> str:
+    """Why a text was not read: no JSON, or a number of more digits than Python takes."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply; events are flat"
+    return f"not JSON ({error.msg if isinstance(error, json.JSONDecodeError) else error})"
 
 
 def _space(given: str) -> Space:
@@ -210,8 +236,8 @@ def _regions(file: Path | None) -> dict[str, Any]:
         return {}
     from nearcast.model.codec.places import location_from_json
 
+    document = _json(_read(file), f"{file} is no GeoJSON FeatureCollection with names")
     try:
-        document = json.loads(_read(file))
         features = document["features"]
         return {
             str((f.get("properties") or {}).get("name") or f["id"]): location_from_json(
@@ -219,7 +245,7 @@ def _regions(file: Path | None) -> dict[str, Any]:
             )
             for f in features
         }
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise DatasetError(
             f"{file} is no GeoJSON FeatureCollection with names: {error!r}"
         ) from None
@@ -231,22 +257,18 @@ def _history(file: Path, space: Space) -> Iterator[Event]:
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:
-        lines = text.splitlines()
-        rows = [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
-        for number, line in rows:
-            yield _event(_loaded(line, file, number), space, f"{file}, line {number}")
+        lines = text.split("\n")  # and nowhere else: strings may hold U+2028 and its like
+        for number, line in enumerate(lines, 1):
+            where = f"{file}, line {number}"
+            if line.strip():
+                yield _event(_json(line, where), space, where)
         return
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{file}: {_unread(error)}") from None
     if isinstance(whole, dict) and whole.get("type") == "FeatureCollection":
         whole = whole.get("features", [])
     for number, each in enumerate(whole if isinstance(whole, list) else [whole]):
         yield _event(each, space, f"{file}, event {number}")
-
-
-def _loaded(line: str, file: Path, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DatasetError(f"{file}, line {number}: not JSON ({error.msg})") from None
 
 
 def _event(given: Any, space: Space, where: str) -> Event:

@@ -5,6 +5,7 @@ To add one, write a function `(Scene) -> Chapter` and name it in `SECTIONS`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,11 @@ class Scene:
     index: str = "auto"
     quiet: bool = False
 
+    @property
+    def pipeline(self) -> str:
+        """The folder of the pipeline's stages."""
+        return str(self.out / "pipeline")
+
     @cached_property
     def console(self) -> Console:
         """Where the results go."""
@@ -58,6 +64,7 @@ def run_sections(scene: Scene, names: list[str]) -> None:
     unknown = sorted(set(names) - set(SECTIONS))
     if unknown:
         raise ValidationError("--only", unknown[0], f"give one of {', '.join(SECTIONS)}")
+    _check(scene)
     chapters = [_section(name)(scene) for name in names or SECTIONS]
     if not any(chapter.pictures for chapter in chapters):
         return
@@ -65,6 +72,20 @@ def run_sections(scene: Scene, names: list[str]) -> None:
 
     path = write_story("nearcast: the demo", chapters, scene.out / "report.html")
     scene.console.print(f"\nreport  {path.absolute()}", soft_wrap=True)
+
+
+def _check(scene: Scene) -> None:
+    """Refuse folders that would only be refused minutes later."""
+    from nearcast.spark.inputs import find_inputs
+    from nearcast.spark.stages import Workspace
+
+    if scene.data is not None:
+        find_inputs(scene.data)
+    above = next(place for place in (scene.out, *scene.out.absolute().parents) if place.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        remedy = f"{above} is no folder that can be written; give another"
+        raise ValidationError("--out", str(scene.out), remedy)
+    Workspace(scene.pipeline).check()
 
 
 def _section(name: str) -> Section:

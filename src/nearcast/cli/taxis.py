@@ -107,7 +107,7 @@ class _Run:
             events=max(1, round(_EVENTS * scene.scale)),
         )
         watch = Watch(quiet=scene.quiet)
-        out = str(scene.out / "pipeline")
+        out = scene.pipeline
         run = Pipeline(spark, out, [source], wanted, index=scene.index, listener=watch)
         with watched(spark, watch):
             return run.run("all"), out
@@ -187,7 +187,7 @@ class _Run:
         step = max(1, fixes.num_rows // _DOTS)
         lon, lat = (fixes[name].to_numpy()[::step] for name in ("lon", "lat"))
         areas = pq.read_table(f"{out}/areas")
-        tuning = json.loads(Path(out, "tuning", "tuning.json").read_text())
+        tuning = json.loads(Path(out, "tuning", "tuning.json").read_text("utf-8"))
         x, y, size = (areas[name].to_numpy() for name in ("lon", "lat", "points"))
         return [
             density_map(lon, lat, f"Density of {fixes.num_rows:,} fixes, logarithmic"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from time import perf_counter
 
 from nearcast import jit
@@ -28,10 +31,29 @@ def warm(names: list[str]) -> Iterator[Finding]:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        waiting = {pool.submit(_rehearsed, name): name for name in names}
-        for done in as_completed(waiting):
-            lost = done.exception()
-            yield done.result() if lost is None else Finding("bad", waiting[done], str(lost))
+        with _deaf():
+            waiting = {pool.submit(_rehearsed, name): name for name in names}
+        try:
+            for done in as_completed(waiting):
+                lost = done.exception()
+                yield done.result() if lost is None else Finding("bad", waiting[done], str(lost))
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes started meanwhile do not hear of Ctrl-C: this one ends them, and silently."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _rehearsed(name: str) -> Finding:

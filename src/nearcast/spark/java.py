@@ -119,14 +119,14 @@ def _from_wheel(environment: Mapping[str, str]) -> Java | None:
 
 def _shim(java: Path, environment: Mapping[str, str]) -> Path:
     """A Java home whose `java` leaves out the option that the wheel's runtime refuses."""
-    script = _SHIM.format(java=java)
+    script = os.fsencode(_SHIM.format(java=java))
     home = cache_folder(environment) / "java-shim"
     program = home / "bin" / "java"
     try:
-        if not program.exists() or program.read_text() != script:
+        if not program.exists() or program.read_bytes() != script:
             program.parent.mkdir(parents=True, exist_ok=True)
             scratch = program.with_name(f"java.{os.getpid()}")
-            scratch.write_text(script)
+            scratch.write_bytes(script)
             scratch.chmod(0o755)
             scratch.replace(program)
     except OSError as error:

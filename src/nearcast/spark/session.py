@@ -161,10 +161,10 @@ def _logging() -> dict[str, str]:
     """Errors only, from the first line on; without the file, from when the session is there."""
     path = cache_folder() / "log4j2.properties"
     try:
-        if not path.exists() or path.read_text() != _QUIET:
+        if not path.exists() or path.read_text("utf-8") != _QUIET:
             path.parent.mkdir(parents=True, exist_ok=True)
             scratch = path.with_name(f"{path.name}.{os.getpid()}")
-            scratch.write_text(_QUIET)
+            scratch.write_text(_QUIET, encoding="utf-8")
             scratch.replace(path)
     except OSError:
         return {}

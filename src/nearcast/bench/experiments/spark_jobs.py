@@ -35,7 +35,7 @@ class Engine:
     def __init__(self, cores: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nearcast-bench-spark-"))
         words = [sys.executable, "-m", __name__, str(cores), str(self.folder / "spark")]
-        self._log = (self.folder / "log").open("w")
+        self._log = (self.folder / "log").open("w", encoding="utf-8")
         self._child = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
@@ -49,7 +49,8 @@ class Engine:
         print(json.dumps({"job": job, "out": out, **arguments}), file=self._child.stdin, flush=True)
         line = self._child.stdout.readline()
         if not line:
-            raise BenchError(f"Spark ended during {job}:\n{(self.folder / 'log').read_text()}")
+            said = (self.folder / "log").read_text("utf-8", "replace")
+            raise BenchError(f"Spark ended during {job}:\n{said}")
         said = json.loads(line)
         if "error" in said:
             raise BenchError(f"{job} failed on Spark: {said['error']}")

@@ -1,12 +1,10 @@
-"""The application: its commands, and what happens to errors.
+"""The application: its commands.
 
 Commands import what they need when they run, so that `nearcast --help` answers at once.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -16,10 +14,10 @@ from nearcast.cli.bench import bench
 from nearcast.cli.cpsl import cpsl
 from nearcast.cli.demo import demo
 from nearcast.cli.doctor import doctor
+from nearcast.cli.endings import told
 from nearcast.cli.pipeline import pipeline
-from nearcast.errors import NearcastError
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 _EPILOG = (
     "Try [bold]nearcast demo[/bold] first. NEARCAST_DEBUG=1 shows the traceback of an error, "
@@ -28,16 +26,11 @@ _EPILOG = (
 
 
 class _Commands(TyperGroup):
-    """The commands, with nearcast's own errors told in one message: exit code 2."""
+    """The commands, with errors told in one message."""
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except NearcastError as error:
-            if os.environ.get("NEARCAST_DEBUG") == "1":
-                raise
-            print(f"nearcast: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with told():
+            return super().main(*args, **kwargs)
 
 
 app = typer.Typer(
@@ -74,8 +67,3 @@ app.command()(bench)
 app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
 app.command()(pipeline)
-
-
-def main() -> None:
-    """What the `nearcast` command runs."""
-    app(prog_name="nearcast")
