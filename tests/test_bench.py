@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nearcast import jit
-from nearcast.bench import experiments, machine, plots, report, results, tables
+from nearcast.bench import experiments, machine, plots, report, results, runner, tables
 from nearcast.bench.experiments.base import Experiment, Plan, Setting, settle
 from nearcast.bench.metrics import Agreement, compare, resident_bytes, spread
 from nearcast.bench.results import Claim, Measurement, Record
@@ -159,11 +160,26 @@ class TestRunner:
         assert closed == ["closed"]
 
     def test_compilation_is_taken_off(self, monkeypatch):
-        spent = iter([0.0, 5.0, 5.0, 7.0, 7.0, 7.0])  # around build, warm-up, repetition
+        """Build, warm-up and repetition take 8 s each by this clock; 5 and 2 of them compile."""
+        spent = iter([0.0, 5.0, 5.0, 7.0, 7.0, 7.0])
+        clock = iter(range(0, 100, 8))
         monkeypatch.setattr(jit, "compile_seconds", lambda: next(spent))
+        monkeypatch.setattr(runner, "perf_counter", lambda: float(next(clock)))
         (found,) = measure(trial(contender("a")), repetitions=1)
         assert found.compile_s == 7.0
-        assert found.first_s == 0.0
+        assert (found.build_s, found.first_s, found.seconds) == (3.0, 6.0, (8.0,))
+
+    def test_nothing_is_collected_while_it_is_timed(self):
+        seen: list[bool] = []
+
+        def run() -> pa.Table:
+            seen.append(gc.isenabled())
+            return TRUTH
+
+        assert gc.isenabled()
+        measure(trial(Contender("a", lambda: Task(run=run))), repetitions=2)
+        assert seen == [False] * 3
+        assert gc.isenabled()
 
     def test_compilation_in_a_child_is_taken_off_too(self):
         task = Task(lambda: Timed(3.0, TRUTH, compile_s=2.0))
@@ -247,7 +263,8 @@ class TestResults:
         (tmp_path / "toy" / "other.json").write_text("not a record")
         records = results.load_all(tmp_path)
         assert [r.date for r in records] == sorted(dates)
-        assert [r.date for r in results.newest(records)] == [max(dates)]
+        for given in (records, records[::-1]):
+            assert [r.date for r in results.newest(given)] == [max(dates)]
 
     @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": 99}', '{"format": 1}'])
     def test_what_is_no_record_is_named(self, tmp_path: Path, text: str):

@@ -13,7 +13,7 @@ import pytest
 import shapely
 
 from nearcast.datasets import WORKLOADS, DataFolder, Workload, workload
-from nearcast.datasets.clusters import busiest_cells
+from nearcast.datasets.clusters import Clusters, busiest_cells
 from nearcast.datasets.columns import INTERVALS, KEYWORDS, TIME
 from nearcast.datasets.digest import digest_batches
 from nearcast.datasets.lf import LfWorkload
@@ -255,6 +255,22 @@ class TestDi:
         present = np.stack([np.asarray(field.is_valid()) for field in column.flatten()])
         assert set(present.sum(axis=0)) == {m}
 
+    def test_an_interval_of_real_values_holds_a_price_of_its_stock(self, monkeypatch):
+        """Stock i always closes at i/19, so an interval tells which stock's price it holds."""
+        days = np.tile(np.arange(20) / 19, (7, 1))
+        monkeypatch.setattr(DataFolder, "__init__", lambda _: None)
+        monkeypatch.setattr(DataFolder, "closing_prices", lambda _, stocks: days[:, :stocks])
+        made = workload("di", values="sp500", w=0.1, k=5)
+        flat = flat_intervals(made.subscription_table(400))
+        price = np.array([int(name[1:]) for name in flat.field("attribute").to_pylist()]) / 19
+        low, high = flat.field("low").to_numpy(), flat.field("high").to_numpy()
+        assert (low <= price + 1e-12).all()
+        assert (price <= high + 1e-12).all()
+        inner = (price > 0.1) & (price < 0.9)  # at the ends of the domain it cannot slide
+        assert (price - low)[inner].mean() == pytest.approx(0.05, abs=0.005)
+        events = made.event_table(50)["attributes"].combine_chunks()
+        assert {v for row in events.to_pylist() for v in row.values()} <= set(days[0].tolist())
+
     def test_nothing_has_a_place(self):
         source = workload("di")
         assert source.subscription_table(3).column_names == ["id", "intervals"]
@@ -351,6 +367,35 @@ class TestPopularity:
         points = np.array([[0, 0], [0.5, 0.5], [3.2, 3.2], [3.4, 3.6], [3.6, 3.4], [9, 9]])
         found = busiest_cells(points, cell=1.0, most=2)
         assert found == pytest.approx(np.array([[3.4, 3.4], [0.25, 0.25]]))
+
+
+class TestClusters:
+    def test_points_lie_round_their_centres_but_for_the_noise(self):
+        clusters = Clusters(
+            centres=np.array([[0.25, 0.3], [0.75, 0.5]]), spreads=np.array([0.01, 0.02]),
+            weights=np.array([0.7, 0.3]), noise=0.2,
+        )  # fmt: skip
+        points = clusters.draw(generator(0, "x"), 100_000)
+        for centre, spread, weight in zip(
+            clusters.centres, clusters.spreads, clusters.weights, strict=True
+        ):
+            off = points - centre
+            mine = off[np.hypot(*off.T) < 5 * spread]
+            scattered = 0.2 * np.pi * (5 * spread) ** 2
+            assert len(mine) / 100_000 == pytest.approx(0.8 * weight + scattered, abs=0.005)
+            assert np.median(np.abs(mine), axis=0) == pytest.approx(0.6745 * spread, rel=0.1)
+        rest = points[np.hypot(*(points - 0.5).T) < 0.1]  # far from both: noise alone
+        assert len(rest) / 100_000 == pytest.approx(0.2 * np.pi * 0.01, rel=0.1)
+
+    def test_the_rim_mirrors(self):
+        corner = Clusters(np.array([[0.0, 1.0]]), np.array([0.1]), np.ones(1), noise=0.0)
+        points = corner.draw(generator(0, "x"), 20_000)
+        assert points.min() >= 0
+        assert points.max() <= 1
+        # Half a normal distribution on either axis, nothing heaped up on the rim.
+        assert np.median(points[:, 0]) == pytest.approx(0.06745, rel=0.05)
+        assert np.median(1 - points[:, 1]) == pytest.approx(0.06745, rel=0.05)
+        assert (points[:, 0] == 0).mean() < 0.01
 
 
 class TestRefusals:

@@ -157,6 +157,48 @@ def test_leaves_split_as_they_grow_and_serve_after_deletion(variant):
         )
 
 
+# -- fitting again -----------------------------------------------------------------------
+
+
+def test_domains_are_learnt_anew_when_many_come_or_many_lie_outside():
+    """Twice as many rows and more, or a quarter of the ends and more outside of the domains."""
+    world = World(DITree, "narrow", columns=1, most=1)
+    world.add(100)
+
+    def more(n, low, high):
+        batch = ClauseBatch(
+            np.zeros(n, np.int32), np.arange(n + 1), np.zeros(n, np.int32),
+            np.full(n, low), np.full(n, high), {},
+        )  # fmt: skip
+        world.index.add_clauses(world.clauses.extend(batch))
+        return float(world.index._domains.hi[0])
+
+    assert more(3000, 0.2, 0.3) < 2, "few more, and none outside"
+    assert more(1000, 500.0, 600.0) < 2, "not yet: it is looked at when the next ones come"
+    assert more(1, 0.2, 0.3) > 400
+    assert more(3000, 0.2, 0.3) > 400
+    assert more(3000, 0.2, 0.3) > 400
+    world = World(DITree, "narrow", columns=1, most=1)
+    world.add(100)
+    assert more(4000, 0.2, 3.0) < 4
+    assert world.index._drift.fitted == 100
+    more(300, 0.2, 0.3)
+    assert world.index._drift.fitted == 4400
+
+
+def test_positions_of_the_dead_serve_again():
+    world = World(partial(DITree, threshold=32), "narrow", columns=2, most=2)
+    world.add(3000)
+    for _ in range(6):
+        world.remove(2000)
+        world.add(2000)
+    assert world.index._positions.used < 3000 + 2000 + 1024 + 3000 // 8
+    held = sum(world.index._forest.lists.items(at).size
+               for at in range(world.index._forest.lists.used))  # fmt: skip
+    assert held <= 2 * 2 * world.index._positions.used
+    world.check(2)
+
+
 # -- what the bitsets save ---------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.datasets import workload
 from nearcast.errors import ValidationError
 from nearcast.index.base import CHOICES, BoxIndex, MatchReport, SubscriptionIndex, new_counters
+from nearcast.index.events import EventBatch
 from nearcast.index.lfilter import kernels
 from nearcast.index.mbr_trie.kernels import (
     ASK_MESSAGE,
@@ -25,6 +27,7 @@ from nearcast.index.mbr_trie.kernels import (
     TOKEN_SET,
     TRIE,
     VISIT,
+    tokens_should_ask,
 )
 from nearcast.index.pt_quadtree import kernels as quadtree
 from nearcast.index.tokens import TokenOrder
@@ -309,6 +312,107 @@ def test_list_pruning_compares_only_what_has_the_words(message: Event, left_over
     assert matcher.match_report(message)[1].candidates == len(left_over)
 
 
+def boxed(message: Event) -> tuple[float, ...]:
+    at = message.location
+    if isinstance(at, Point):
+        return at.x, at.y, at.x, at.y
+    assert isinstance(at, Box)
+    return at.xmin, at.ymin, at.xmax, at.ymax
+
+
+def asked(matcher: Matcher, message: Event) -> MatchReport:
+    """What the index does for a message, without what the matcher does besides."""
+    codes = sorted(matcher.schema.words[word] for word in message.keywords)
+    nothing, word = np.zeros(2, np.int64), np.array(codes, np.int32)
+    batch = EventBatch(
+        nothing, np.empty(0, np.int32), np.empty(0), np.array([0, word.size]), word, 2
+    )
+    counters = new_counters()
+    matcher.index.match_boxes(batch, np.array([boxed(message)]), counters)
+    return MatchReport.of(counters)
+
+
+def meet(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] <= b[2] and a[2] >= b[0] and a[1] <= b[3] and a[3] >= b[1]
+
+
+@pytest.mark.parametrize("probe", ["token-set", "trie", "cost"])
+@pytest.mark.parametrize("message", [POINT, RANGE], ids=["point", "range"])
+def test_the_trie_visits_what_has_the_words_and_meets_the_message(message: Event, probe: str):
+    """§3.3: a node is a beginning of token sets, its rectangle that round all that begin so.
+
+    It is visited if the message has its words and meets its rectangle and those above it;
+    compared is whoever ends in a visited node.
+    """
+    here = boxed(message)
+
+    def passes(prefix: str) -> bool:
+        corners = np.array([box for words, box in FIGURE_1.values() if words.startswith(prefix)])
+        rim = (*corners[:, :2].min(axis=0).tolist(), *corners[:, 2:].max(axis=0).tolist())
+        return meet(rim, here) and set(prefix) <= message.keywords
+
+    prefixes = {words[:n] for words, _ in FIGURE_1.values() for n in range(1, len(words) + 1)}
+    visited = {p for p in prefixes if all(passes(p[:n]) for n in range(1, len(p) + 1))}
+    report = asked(figure_1(index="mbr-trie", bucket=0, probe=probe), message)
+    assert report.nodes == 1 + len(visited), "the root too"
+    assert report.candidates == sum(words in visited for words, _ in FIGURE_1.values())
+
+
+def test_few_tokens_ask_the_trie_and_few_children_the_message():
+    """|T_n| log |n| against |n|, at what either step costs."""
+    assert tokens_should_ask(1, 1000)
+    assert tokens_should_ask(20, 1000)
+    assert not tokens_should_ask(1000, 20)
+    assert not tokens_should_ask(1, 1)
+
+
+@pytest.mark.parametrize("message", [POINT, RANGE], ids=["point", "range"])
+def test_the_quadtree_is_pruned_by_place_and_by_pivotal_tokens(message: Event):
+    """PT-Quadtree-Filter (§4.2), by recursion over the nodes' sets."""
+    matcher = figure_1(index="pt-quadtree", leaf=1, most_copies=4.0)
+    cells, _ = structure(matcher)
+    rank = {w: int(matcher.index._order.rank[matcher.schema.words[w]]) for w in "abcdefgh"}
+    tokens, here = {rank[w] for w in message.keywords}, boxed(message)
+
+    def has(run: Any) -> bool:
+        return bool(tokens & set(cells.pivot[int(run[0]) : int(run[1])].tolist()))
+
+    def visited(node: int, taken: bool) -> list[int]:
+        x0, y0, x1, y1 = cells.cell[node].tolist()
+        if not (x0 <= here[2] and x1 > here[0] and y0 <= here[3] and y1 > here[1]):
+            return []
+        taken = taken or has(cells.cover[node])
+        if not taken and not has(cells.rest[node]):
+            return [node]
+        children = range(cells.child[node], cells.child[node] + 4) if cells.child[node] else ()
+        return [node, *(n for child in children for n in visited(child, taken))]
+
+    nodes = [quadtree.EVERYWHERE, *visited(quadtree.ROOT, False)]
+    assert asked(matcher, message).nodes == len(nodes)
+    assert len(nodes) < cells.child.size
+
+
+@pytest.mark.parametrize("most_copies", [1.0, 1.4, 3.0])
+def test_a_node_is_not_divided_if_that_makes_too_many_copies(most_copies: float):
+    table = workload("lf", seed=3, space="planar", side=(0.01, 0.05)).subscription_table(500)
+    matcher = Matcher(index="pt-quadtree", space="planar", leaf=8, most_copies=most_copies)
+    matcher.add_subscriptions(table)
+    cells, _ = structure(matcher)
+
+    def below(node: int) -> set[int]:
+        own = set(cells.item[cells.start[node] : cells.start[node + 1]].tolist())
+        child = int(cells.child[node])
+        return own.union(*(below(c) for c in range(child, child + 4))) if child else own
+
+    divided = np.flatnonzero(cells.child).tolist()
+    assert divided or most_copies < 3
+    for node in divided:
+        stays = set(cells.item[cells.start[node] : cells.start[node + 1]].tolist())
+        child = int(cells.child[node])
+        copies = sum(len(below(c)) for c in range(child, child + 4))
+        assert copies <= most_copies * len(below(node) - stays)
+
+
 # --- large ------------------------------------------------------------------------------------
 
 
@@ -350,6 +454,44 @@ def test_the_words_of_a_message_are_shared_out_between_trie_and_lists(crowd):
                 # More nodes than the quadtree has for it: some are the trie's.
                 shared += by_lists and counted["lfilter"][0] > counted["pt-quadtree"][0]
     assert shared > 0
+
+
+@pytest.mark.parametrize("index", NAMES)
+def test_words_and_places_both_prune(crowd, index: str):
+    """Who has no word of theirs, or is elsewhere, is compared with hardly anybody."""
+    here, elsewhere = Box(0, 0, 1, 1), Box(5, 5, 6, 6)
+    words = {f"w{i:06}" for i in range(0, 2000, 3)}
+    work = {}
+    for name, keywords, location in (
+        ("both", words, here), ("words alone", words, elsewhere), ("place alone", {"no"}, here),
+        ("a spot", words, Box(0.5, 0.5, 0.501, 0.501)),
+    ):  # fmt: skip
+        event = Event(id="e", keywords=keywords, location=location)
+        work[name] = crowd[index].match_report(event)[1]
+    assert work["both"].candidates > 1000
+    assert work["place alone"].candidates == 0
+    assert work["place alone"].nodes <= 3
+    if index == "token-grid":  # lists as short as these have no grid
+        return
+    assert work["words alone"].candidates == 0
+    assert work["words alone"].nodes <= 3
+    less = 1.5 if index == "mbr-trie" else 5  # a rectangle round many is nearly everywhere
+    assert work["a spot"].candidates < work["both"].candidates / less
+
+
+def test_a_long_list_is_cut_by_a_grid():
+    """Of 2048 clauses with the same word a point meets those in its cell, about 32."""
+    matcher = Matcher(index="token-grid", space="planar", few=0)
+    spots = np.random.default_rng(1).random((2048, 2)).tolist()
+    matcher.add_subscriptions(
+        [Subscription(id=f"s{i}", keywords={"w"}, region=Box(x, y, x + 0.01, y + 0.01))
+         for i, (x, y) in enumerate(spots)]
+    )  # fmt: skip
+    work = [
+        asked(matcher, Event(id="e", keywords={"w"}, location=Point(x, y))).candidates
+        for x, y in spots[:50]
+    ]
+    assert 16 < np.mean(work) < 64
 
 
 @pytest.mark.parametrize("index", NAMES)
@@ -629,6 +771,27 @@ def test_one_by_one_gives_few_layers_and_the_same_answers(index: str):
     matcher.check_invariants()
     assert sum(layer.size for layer in layers.values()) <= 400
     assert matcher.match_event(message) == oracle.match_event(many[600:], message, "planar")
+
+
+def test_layers_double_and_large_ones_are_left_alone():
+    matcher = Matcher("mbr-trie", few=0)
+    sizes = [64, 1, 1, 1, 9, 1, 2, 20]
+    for k, size in enumerate(sizes):
+        before = dict(matcher.index._layers)
+        matcher.add_subscriptions(
+            [Subscription(id=f"{k} {i}", keywords={f"w{i}"}) for i in range(size)]
+        )
+        layers = matcher.index._layers
+        for serial, layer in before.items():
+            left_alone = layers.get(serial) is layer
+            assert left_alone == (layer.size > 2 * (sum(sizes[: k + 1]) - larger(before, layer)))
+        held = sorted(layer.size for layer in layers.values())
+        assert all(b > 2 * a for a, b in pairwise(held))
+
+
+def larger(layers: dict[int, Any], than: Any) -> int:
+    """Rows in this layer and in larger ones."""
+    return sum(layer.size for layer in layers.values() if layer.size >= than.size)
 
 
 def test_layers_that_lose_rows_together_are_built_again_together():

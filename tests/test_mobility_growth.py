@@ -221,6 +221,41 @@ def test_regions_are_small_where_events_arrive_and_large_where_they_do_not(name)
     assert 3 * reach["busy"] < reach["quiet"]
 
 
+@pytest.mark.parametrize("live", [True, False], ids=["shown live events", "learnt by and by"])
+@pytest.mark.parametrize("name", ["igm", "disc"])
+def test_who_wants_little_gets_more_room_than_who_wants_all(name, live):
+    """Measured selectivity: events since it joined, or live ones that a newcomer is shown."""
+    world = World(safe_region=name, extent=Box(0, 0, 40_000, 40_000), cells=400)
+    world.join(Subscription(id="other", subscriber="other", region=Around(500.0), where="kind = 3"))
+    rng = np.random.default_rng(1)
+
+    def join() -> None:
+        for who, kind in (("all", 1), ("nothing", 2)):
+            wish = Subscription(
+                id=who, subscriber=who, region=Around(500.0), where=f"kind = {kind}"
+            )
+            world.join(wish)
+
+    if not live:
+        join()
+    for step in range(150):
+        world.now = step * S
+        world.publish(event(f"e{step}", *rng.uniform(17_000, 23_000, 2)))
+        if not live:
+            world.retract(f"e{step}")
+    if live:
+        join()
+    reach = {}
+    for who in ("all", "nothing"):
+        world.move(who, Point(20_000, 20_000), speed=10.0, heading=0.0)
+        impact = world.tracker.impact_of(who)
+        assert impact is not None
+        circle = impact.around()
+        assert circle is not None
+        reach[who] = circle[2]
+    assert 1.3 * reach["all"] < reach["nothing"]
+
+
 # --- what disc makes least --------------------------------------------------------------------
 
 TURNED = np.array([0.9, 0.2, -0.7])

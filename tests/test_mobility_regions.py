@@ -165,6 +165,20 @@ def test_idgm_and_disc_reach_farther_ahead_than_behind():
         assert ahead > 1.5 * behind
 
 
+@pytest.mark.parametrize("name", ["gm", "igm", "idgm", "disc"])
+def test_the_circle_round_an_impact_region_holds_it_and_hardly_more(name):
+    lattice = lattice_of(Box(-5000, -5000, 5000, 5000), "planar", 100)
+    found = built(name, "planar", 0.0, 0.0, 500.0, [], lattice=lattice, density=1e-8)
+    circle = found.impact.around()
+    assert circle is not None
+    x, y, radius = circle
+    cells = [(i + 50.0, j + 50.0) for i in range(-8000, 8000, 100) for j in range(-8000, 8000, 100)]
+    far = [math.dist((x, y), cell) for cell in cells if found.impact.covers(*cell)]
+    assert max(far) <= radius
+    # the corners of a bounding box are farther out than what is round in it, by √2 at most
+    assert radius < 1.6 * max(far)
+
+
 def test_voronoi_is_exact():
     rng = np.random.default_rng(4)
     events = [(*p, 300.0) for p in spots("planar", 0.0, 0.0, rng, 8000.0, 40)]

@@ -123,3 +123,40 @@ class TestStatistics:
             "planar", 9 * math.sin(way), 9 * math.cos(way), 5_000_000, None, None, Turns()
         )
         assert motion.turns.tolist() == [1.0 if turn == 20.0 else 0.0 for turn in TURNS]
+
+    def test_speed_follows_within_a_minute(self):
+        """10 m/s, then 20 m/s for as long as the time constant: 20 − 10/e remain."""
+        turns, motion = Turns(), Motion(0.0, 0.0, 0)
+        motion.report("planar", 0.0, 600.0, 60_000_000, None, None, turns)
+        assert motion.speed == pytest.approx(10.0)
+        motion.report("planar", 0.0, 1800.0, 120_000_000, None, None, turns)
+        assert motion.speed == pytest.approx(20 - 10 / math.e)
+
+    def test_a_turn_counts_by_how_much_of_the_region_was_crossed(self):
+        for moved, size, weight in ((10.0, 100.0, 0.1), (300.0, 100.0, 1.0), (10.0, 0.0, 1.0)):
+            motion = Motion(0.0, 0.0, 0, heading=0.0)
+            motion.report("planar", moved, 0.0, 5_000_000, None, None, Turns(), size)
+            # eastwards instead of northwards: 90°, the last degree of the bin from 60° on
+            assert motion.turns.tolist() == pytest.approx([0, 0, 0, 0, 0, 0, weight, 0, 0])
+
+    def test_own_turns_outweigh_everybodys_as_they_come_in(self):
+        """Everybody's count as 20: at first a fifth of them are straight on."""
+        turns, own = Turns(), np.zeros(9)
+        assert turns.weights(own)[0] == pytest.approx(0.2)
+        own[0] = 20.0
+        assert turns.weights(own)[0] == pytest.approx((20 + 20 * 0.2) / 40)
+        assert turns.weights(own).sum() == pytest.approx(1.0)
+        own[0], own[8] = 0.0, 60.0
+        assert turns.weights(own)[8] == pytest.approx((60 + 20 * 0.075) / 80)
+
+    @pytest.mark.parametrize(
+        ("space", "y", "shrunk"), [("planar", 60.4, 1.0), ("globe", 60.4, 0.494)]
+    )
+    def test_a_density_is_a_share_by_area(self, space, y, shrunk):
+        """All events in one cell of 1 km; away from the equator it is narrower than high."""
+        density = Density(space, 1000.0)
+        density.add(np.full(50, 0.001), np.full(50, y), 0)
+        there, elsewhere = density.share(np.array([0.001, 30_000.0]), np.array([y, y]))
+        # A fiftieth is spread over as many cells as are in use, so nowhere is for ever quiet.
+        assert there * 1e6 * shrunk == pytest.approx(1.0, rel=1e-3)
+        assert elsewhere * 1e6 * shrunk == pytest.approx(0.02 / 1.02, rel=1e-3)

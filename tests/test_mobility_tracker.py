@@ -395,3 +395,16 @@ def test_the_impact_index_finds_everybody(space):
                 assert name in found
                 assert index.holds(name, x, y)
     assert len(index) == len(circles)
+
+
+def test_the_impact_index_finds_hardly_anybody_else():
+    """A circle is in the few tiles of its size that it meets, so far away nobody is found."""
+    index = ImpactIndex("planar")
+    for i in range(30):
+        for j in range(30):
+            index.put(f"{i} {j}", (1000.0 * i, 1000.0 * j, 100.0))
+    for i, j in ((0, 0), (13, 7), (29, 29)):
+        found = list(index.near(1000.0 * i, 1000.0 * j))
+        assert f"{i} {j}" in found
+        assert len(found) <= 4
+        assert not index.holds(f"{(i + 3) % 30} {j}", 1000.0 * i, 1000.0 * j)
