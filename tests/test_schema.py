@@ -7,17 +7,20 @@ import math
 import pickle
 import subprocess
 import sys
+import threading
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from nearcast import Box, Circle, Event, Matcher, Subscription
 from nearcast.errors import BatchError, CapacityError, SchemaError
 from nearcast.kernels import arrange
-from nearcast.matcher import encode
+from nearcast.matcher import encode, usage
 from nearcast.model import schema as schema_module
 from nearcast.model.schema import Schema, X, Y
+from nearcast.model.texts import Texts
 
 
 def sizes(schema: Schema) -> tuple[int, int, int]:
@@ -235,6 +238,129 @@ def test_refused_batches_leave_nothing_in_the_schema() -> None:
     assert matcher.schema.memory_bytes() == bytes_before
     matcher.add_subscriptions([fresh])
     assert "colour" in matcher.schema.codes["string"]
+
+
+def test_freed_codes_are_given_to_the_next() -> None:
+    texts = Texts()
+    assert [texts.code(text) for text in "abcde"] == [0, 1, 2, 3, 4]
+    texts.keep(np.array([True, False, True, False, False]))
+    assert texts.listed() == ["a", None, "c"]
+    assert (texts.codes, texts.characters, texts.free) == ({"a": 0, "c": 2}, 2, 1)
+    mark = texts.mark()
+    assert [texts.code(text) for text in ("f", "g", "a")] == [1, 3, 0]
+    texts.take_back(mark)
+    assert texts.listed() == ["a", None, "c"]
+    assert (texts.codes, texts.characters, texts.free) == ({"a": 0, "c": 2}, 2, 1)
+    assert [texts.code(text) for text in ("h", "i")] == [1, 3]
+    assert [texts.text(code) for code in range(4)] == ["a", "h", "c", "i"]
+    texts.keep(np.zeros(4, bool))
+    assert (texts.listed(), texts.characters) == ([], 0)
+
+
+def test_a_schema_with_free_codes_is_saved_and_extended(tmp_path) -> None:
+    schema = filled()
+    schema.keep(np.array([True, False, False, True]), np.array([False, True]))
+    schema.save(tmp_path / "schema.json")
+    twin = Schema.load(tmp_path / "schema.json")
+    assert twin == schema == pickle.loads(pickle.dumps(schema))
+    assert twin.memory_bytes() == schema.memory_bytes()
+    assert (twin.string("new"), twin.string("newer"), twin.word("w")) == (1, 2, 0)
+    before = schema.to_json()
+    other = Schema.load(tmp_path / "schema.json")
+    assert other.string("other") == 1
+    schema.extend(twin)
+    assert schema == twin
+    with pytest.raises(SchemaError, match=r"strings\[1\] is 'other' here and 'new' there"):
+        other.extend(twin)
+    assert Schema.from_json(before).string("x") == 1
+    other = Schema.from_json(before)
+    assert other.string("newer") == 1
+    theirs = Schema.from_json({**before, "strings": ["b", None, "newer", "日本\0"]})
+    with pytest.raises(SchemaError, match=r"strings\[2\] is strings\[1\] here and 'newer' there"):
+        other.extend(theirs)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_strings_and_words_that_nobody_uses_any_more_are_freed(bulk, monkeypatch) -> None:
+    monkeypatch.setattr(usage, "_FEW", 64)
+    matcher = Matcher()
+    matcher.add_subscriptions([Subscription(id="s", where="owner = 'ann'", keywords={"sale"})])
+    for day in range(300):
+        row = {"id": f"e{day}", "attributes": {"owner": f"o{day}"}, "keywords": [f"w{day}"]}
+        events = [Event(f"e{day}", {"owner": f"o{day}"}, {f"w{day}"})]
+        matcher.add_events(pa.Table.from_pylist([row]) if bulk else events)
+        wanted = Subscription(id=f"s{day}", where=f"owner = 'o{day}'", keywords={f"w{day}"})
+        assert matcher.match_subscription(wanted) == [f"e{day}"]
+        matcher.add_subscriptions([wanted])
+        assert matcher.match_event(events[0]) == [f"s{day}"]
+        if day >= 5:
+            matcher.remove_event(f"e{day - 5}")
+            matcher.remove_subscription(f"s{day - 5}")
+        assert matcher.schema.texts <= 64 + 2 * 24
+    assert matcher.match_event(Event("e", {"owner": "ann"}, {"sale"})) == ["s"]
+    assert matcher.match_subscription(Subscription("q", where="owner = 'o298'")) == ["e298"]
+    assert "o2" not in matcher.schema.strings
+    matcher.check_invariants()
+
+
+def test_a_schema_that_was_given_is_not_touched(monkeypatch) -> None:
+    monkeypatch.setattr(usage, "allowed", lambda *_: -1)
+    first = Matcher()
+    first.add_subscriptions([Subscription(id="s", where="a = 'x'")])
+    first.add_events([Event("e", {"a": "y"})])
+    first.remove_event("e")
+    second = Matcher(schema=first.schema)
+    second.add_events([Event("e", {"a": "z"})])
+    second.remove_event("e")
+    first.add_events([Event("f", {"a": "w"})])
+    assert set(first.schema.strings) == {"x", "y", "z", "w"}
+
+
+def test_a_matcher_that_was_saved_frees_what_it_does_not_use(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(usage, "allowed", lambda *_: -1)
+    matcher = Matcher()
+    matcher.add_events([Event("e", {"a": "x"}), Event("f", {"a": "y"})])
+    matcher.remove_event("e")
+    matcher.save(tmp_path)
+    again = Matcher.load(tmp_path)
+    again.add_events([Event("g", {"a": "z"})])
+    assert again.schema.strings == {"y": 1, "z": 2}
+    again.add_events([Event("h", {"a": "w"})])
+    assert again.schema.strings == {"y": 1, "z": 2, "w": 0}
+    assert again.match_subscription(Subscription("q", where="a = 'w'")) == ["h"]
+
+
+def test_who_matches_meets_no_code_of_another_string(monkeypatch) -> None:
+    """One thread renews strings and frees old ones all the time; others match theirs."""
+    monkeypatch.setattr(usage, "allowed", lambda *_: -1)
+    matcher = Matcher(threads=1)
+    stays = [
+        Subscription(id=f"s{i}", where=f"owner = 'o{i}'", keywords={f"w{i}"}) for i in range(9)
+    ]
+    matcher.add_subscriptions(stays)
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def match(i: int) -> None:
+        events = [Event(f"e{k}", {"owner": f"o{k}"}, {f"w{k}", f"n{k}"}) for k in range(i, 40, 3)]
+        while not stop.is_set():
+            for k, event in zip(range(i, 40, 3), events, strict=True):
+                found = [id for id in matcher.match_event(event) if id[0] == "s"]
+                if found != ([f"s{k}"] if k < 9 else []):
+                    wrong.append((k, found))
+
+    readers = [threading.Thread(target=match, args=(i,)) for i in range(3)]
+    for reader in readers:
+        reader.start()
+    for k in range(9, 600):
+        where = f"owner = 'o{9 + k % 31}'" if k % 2 else f"owner = 'fresh{k}'"
+        matcher.add_subscriptions([Subscription(id=f"t{k}", where=where, keywords={f"n{k % 40}"})])
+        matcher.remove_subscription(f"t{k}")
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert matcher.schema.texts <= 20
 
 
 def test_layouts_follow_the_columns() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import CapacityError
-from nearcast.index.columns import Spans, grown, scatter, take_rows
+from nearcast.index.columns import Spans, grown, items_of, scatter, take_rows
 from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
 from nearcast.model.predicates import residual_bytes
@@ -460,6 +460,19 @@ class ClauseStore:
             return np.empty(0, np.int32)
         start = int(t.word_start[place])
         return t.word[start : start + int(t.word_count[place])]
+
+    @property
+    def items(self) -> int:
+        """Predicates and words, freed ones included."""
+        return self._predicates.used + self._words.used
+
+    def codes(self) -> tuple[npt.NDArray[Any], F8, I4]:
+        """Column and low end of each predicate of all live rows, and their words. O(n)."""
+        t, rows = self.table, self.live_rows()
+        at = items_of(t.start[rows], t.count[rows])
+        extra = t.extra[rows]
+        extra = extra[extra != NO_EXTRA]
+        return t.attr[at], t.low[at], t.word[items_of(t.word_start[extra], t.word_count[extra])]
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included, and roughly of residual predicates."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nearcast.jit import parallel_threads
 
-__all__ = ["Spans", "grown", "scatter", "take_rows"]
+__all__ = ["Spans", "grown", "items_of", "scatter", "take_rows"]
 
 Array = npt.NDArray[Any]
 I4 = npt.NDArray[np.int32]
@@ -85,6 +85,15 @@ def take_rows(free: list[int], used: int, count: int) -> I4:
     del free[kept:]
     fresh = np.arange(used, used + count - len(reused), dtype=np.int32)
     return np.concatenate([np.array(reused, np.int32), fresh]) if reused else fresh
+
+
+def items_of(starts: Array, counts: Array) -> I8:
+    """The places of all items of some runs."""
+    sizes = counts.astype(np.int64)
+    ends = sizes.cumsum()
+    found: I8 = np.repeat(starts.astype(np.int64) - (ends - sizes), sizes)
+    found += np.arange(found.size)
+    return found
 
 
 def scatter(pairs: list[tuple[Array, Array]], starts: I8, offsets: I8) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.clock import FOREVER
-from nearcast.index.columns import Spans, grown, scatter, take_rows
+from nearcast.index.columns import Spans, grown, items_of, scatter, take_rows
 from nearcast.kernels.rows import counts_of
 
 __all__ = ["EventBatch", "EventStore", "LiveEvents"]
@@ -158,6 +158,17 @@ class EventStore:
         used = self.table.attr[: self._values.used]
         counts: npt.NDArray[np.int64] = counts_of(used, self.columns)
         return counts
+
+    @property
+    def items(self) -> int:
+        """Values and words, freed ones included."""
+        return self._values.used + self._words.used
+
+    def codes(self) -> tuple[I4, F8, I4]:
+        """Column and value of each value of all live rows, and their words. O(n)."""
+        t, rows = self.table, self.live_rows()
+        at = items_of(t.start[rows], t.count[rows])
+        return t.attr[at], t.value[at], t.word[items_of(t.word_start[rows], t.word_count[rows])]
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included."""

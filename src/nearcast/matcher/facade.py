@@ -35,7 +35,7 @@ from nearcast.index.base import (
 )
 from nearcast.jit import parallel_threads
 from nearcast.kernels import verify
-from nearcast.matcher import bulk, room
+from nearcast.matcher import bulk, room, usage
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
@@ -111,6 +111,7 @@ class Matcher:
         _check_positive("max_bytes", max_bytes)
         _check_positive("threads", threads)
         self.schema = Schema() if schema is None else schema
+        self.schema.shared = schema is not None
         if tuning is not None:
             index, tuned = read_tuning(tuning).settle(index, self.schema)
             options = tuned | options
@@ -122,6 +123,7 @@ class Matcher:
         self._live = Live(self.schema, space)
         self._lock = ReadWriteLock(self._settle, self._standing.staged)
         self._options = options
+        self._most_texts = usage.allowed(self.schema, self._standing.store, self._live.store)
         try:
             self.index: Any = self.entry.load()(
                 self._standing.store,
@@ -194,6 +196,7 @@ class Matcher:
         cls, index: str, space: Space, parts: dict[str, Any], threads: int | None
     ) -> Matcher:
         """A matcher of the parts of another; an index that is not among them is built."""
+        shared = parts["schema"].shared
         made = cls(
             index,
             space,
@@ -202,6 +205,7 @@ class Matcher:
             threads=threads,
             **parts["options"],
         )
+        made.schema.shared = shared
         made._standing, made._live = parts["standing"], parts["live"]
         made._lock = ReadWriteLock(made._settle, made._standing.staged)
         if parts["index"] is not None:
@@ -438,6 +442,8 @@ class Matcher:
 
     def _renew(self) -> None:
         """Make an index that is worn anew, while others match; within `change`."""
+        if self.schema.texts > self._most_texts and not self.schema.shared:
+            self._free_texts()
         worn = _rebuilds(self.index)
         if worn is not None and worn.worn:
             self._settle_all()
@@ -447,6 +453,20 @@ class Matcher:
                 return  # it works as it is, and may find room another time
             with self._lock.alone():
                 self.index = fresh
+
+    def _free_texts(self) -> None:
+        """Free strings and words that no subscription and no live event has any more.
+
+        Whoever matches has encoded its events before or will do so after that.
+        """
+        stores = self._standing.store, self._live.store
+        try:
+            used = usage.of(self.schema, *stores)
+        except MemoryError:
+            return  # they are in nobody's way, and may go another time
+        with self._lock.alone():
+            self.schema.keep(*used)
+        self._most_texts = usage.allowed(self.schema, *stores)
 
     def remove_subscription(self, id: str) -> None:
         """Forget a subscription; raises UnknownIdError."""
@@ -990,6 +1010,7 @@ class Matcher:
             self._standing.check_invariants()
             self._live.check_invariants()
             self.index.check_invariants()
+            usage.check(self.schema, self._standing.store, self._live.store)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -2,7 +2,8 @@
 
 A *column* is an attribute of one type. Codes are given in the order of arrival and never
 change, so a schema can be saved, handed to another process and extended there, and what
-was encoded before stays right.
+was encoded before stays right. Only strings and words that nobody uses any more are freed
+(`keep`), by the one matcher whose schema it is; their codes are given to others later.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import SchemaError
+from nearcast.model.texts import Mark, Texts
 
 __all__ = ["UNKNOWN", "ColumnType", "Schema", "X", "Y", "arranged"]
 
 F8 = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 ColumnType = Literal["number", "string", "bool"]
 
 #: The columns of a point's coordinates, in every schema.
@@ -40,7 +43,7 @@ Layout: TypeAlias = tuple[npt.NDArray[np.int32], Callable[[Sequence[Any]], Seque
 
 
 class Schema:
-    """Interning tables and learnt domains; append only.
+    """Interning tables and learnt domains.
 
     >>> schema = Schema()
     >>> schema.column("price", "number"), schema.column("price", "string")
@@ -53,10 +56,11 @@ class Schema:
         self.columns: list[tuple[str, ColumnType]] = []
         """Name and type of each column, by code."""
         self.codes: dict[ColumnType, dict[str, int]] = {t: {} for t in get_args(ColumnType)}
-        self.strings: dict[str, int] = {}
-        self.words: dict[str, int] = {}
-        self._string_list: list[str] = []
-        self._word_list: list[str] = []
+        self._strings, self._words = Texts(), Texts()
+        self.strings, self.words = self._strings.codes, self._words.codes
+        """Strings and words with their codes, to look at."""
+        self.shared = False
+        """Whether it was given to a matcher: others may use its codes, and none are freed."""
         self._characters = 0
         self.low = np.empty(len(_PLACE))
         self.high = np.empty(len(_PLACE))
@@ -118,31 +122,34 @@ class Schema:
 
     def string(self, text: str) -> int:
         """The code of a string value, new if need be."""
-        code = self.strings.get(text)
-        if code is None:
-            code = len(self._string_list)
-            self._string_list.append(text)
-            self._characters += len(text)
-            self.strings[text] = code
-        return code
+        return self._strings.code(text)
 
     def word(self, text: str) -> int:
         """The code of a normalised word, new if need be."""
-        code = self.words.get(text)
-        if code is None:
-            code = len(self._word_list)
-            self._word_list.append(text)
-            self._characters += len(text)
-            self.words[text] = code
-        return code
+        return self._words.code(text)
 
     def string_of(self, code: int) -> str:
         """The string behind a code."""
-        return self._string_list[code]
+        return self._strings.text(code)
 
     def word_of(self, code: int) -> str:
         """The word behind a code."""
-        return self._word_list[code]
+        return self._words.text(code)
+
+    @property
+    def texts(self) -> int:
+        """How many strings and words there are."""
+        return len(self.strings) + len(self.words)
+
+    def unused(self) -> tuple[Flags, Flags]:
+        """A flag for every code of a string and of a word, not set; for `keep`."""
+        sizes = (self._strings.mark()[0], self._words.mark()[0])
+        return np.zeros(sizes[0], bool), np.zeros(sizes[1], bool)
+
+    def keep(self, strings: Flags, words: Flags) -> None:
+        """Free the strings and words whose flags are not set: nobody may hold their codes."""
+        self._strings.keep(strings)
+        self._words.keep(words)
 
     def attempt(self, alone: Callable[[], AbstractContextManager[Any]] = nullcontext) -> Attempt:
         """Forget what was entered and learnt inside if it ends with an error.
@@ -152,24 +159,18 @@ class Schema:
         """
         return Attempt(self, alone)
 
-    def _sizes(self) -> tuple[int, int, int]:
-        return len(self.columns), len(self._string_list), len(self._word_list)
+    def _sizes(self) -> tuple[int, Mark, Mark]:
+        return len(self.columns), self._strings.mark(), self._words.mark()
 
-    def _forget(self, columns: int, strings: int, words: int) -> None:
+    def _forget(self, columns: int, strings: Mark, words: Mark) -> None:
         self._layouts.clear()
         self.era = object()
         for name, type_ in self.columns[columns:]:
             del self.codes[type_][name]
             self._characters -= len(name)
         del self.columns[columns:]
-        for codes, texts, kept in (
-            (self.strings, self._string_list, strings),
-            (self.words, self._word_list, words),
-        ):
-            for text in texts[kept:]:
-                del codes[text]
-                self._characters -= len(text)
-            del texts[kept:]
+        self._strings.take_back(strings)
+        self._words.take_back(words)
 
     # -- domains ---------------------------------------------------------------
 
@@ -210,8 +211,8 @@ class Schema:
         return {
             "nearcast_schema": _FORMAT,
             "columns": [list(column) for column in self.columns[len(_PLACE) :]],
-            "strings": self._string_list,
-            "words": self._word_list,
+            "strings": self._strings.listed(),
+            "words": self._words.listed(),
             "domains": [
                 [a, b] if b >= a else None
                 for a, b in zip(*(domain.tolist() for domain in self.domains()), strict=True)
@@ -227,10 +228,8 @@ class Schema:
         try:
             for name, type_ in _listed(value["columns"]):
                 schema.column(_text(name), type_)
-            for text in _listed(value["strings"]):
-                schema.string(_text(text))
-            for text in _listed(value["words"]):
-                schema.word(_text(text))
+            schema._strings.take(_texts(value["strings"]))
+            schema._words.take(_texts(value["words"]))
             schema._check_sizes(value)
             for column, domain in enumerate(value["domains"]):
                 if domain is not None:
@@ -241,8 +240,9 @@ class Schema:
 
     def _check_sizes(self, value: Mapping[str, Any]) -> None:
         """Something written twice has got one code, and all behind it a wrong one."""
-        sizes = len(self.columns) - len(_PLACE), len(self._string_list), len(self._word_list)
-        if sizes != tuple(len(value[part]) for part in ("columns", "strings", "words")):
+        known = len(self.columns) - len(_PLACE), len(self.strings), len(self.words)
+        parts = (value[part] for part in ("columns", "strings", "words"))
+        if known != tuple(sum(each is not None for each in part) for part in parts):
             raise ValueError("an entry comes twice")
         if len(value["domains"]) != len(self.columns):
             raise ValueError("not a domain for each column")
@@ -265,17 +265,16 @@ class Schema:
     def extend(self, other: Schema) -> None:
         """Take over what `other`, grown from this schema's codes, has learnt since.
 
-        One of the two must begin with the other; otherwise their codes disagree.
+        A code that both use must mean the same, and what both have must have one code.
         """
+        strings, words = other._strings.listed(), other._words.listed()
         _check_prefix("columns", self.columns, other.columns)
-        _check_prefix("strings", self._string_list, other._string_list)
-        _check_prefix("words", self._word_list, other._word_list)
+        self._strings.check("strings", strings)
+        self._words.check("words", words)
         for name, type_ in other.columns[len(self.columns) :]:
             self.column(name, type_)
-        for text in other._string_list[len(self._string_list) :]:
-            self.string(text)
-        for text in other._word_list[len(self._word_list) :]:
-            self.word(text)
+        self._strings.take(strings)
+        self._words.take(words)
         for column in range(len(other.columns)):
             self.learn(column, *other.domain(column))
 
@@ -286,8 +285,9 @@ class Schema:
 
     def memory_bytes(self) -> int:
         """Roughly the bytes of the tables: strings twice referenced, once stored."""
-        texts = len(self._string_list) + len(self._word_list)
-        return 170 * texts + self._characters + 250 * len(self.columns)
+        characters = self._characters + self._strings.characters + self._words.characters
+        free = self._strings.free + self._words.free
+        return 170 * self.texts + 50 * free + characters + 250 * len(self.columns)
 
 
 def arranged(columns: list[int]) -> Layout:
@@ -336,6 +336,14 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no string")
     return value
+
+
+def _texts(value: object) -> list[str | None]:
+    """Texts by code; a free code is null, and never the last."""
+    texts = [None if each is None else _text(each) for each in _listed(value)]
+    if texts and texts[-1] is None:
+        raise ValueError("a free code at the end")
+    return texts
 
 
 def _check_prefix(what: str, mine: list[Any], theirs: list[Any]) -> None:

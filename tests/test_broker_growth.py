@@ -1,0 +1,138 @@
+"""What a broker keeps of what is over: nothing that grows with the days."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from nearcast import Broker, Composite, Event, Point, Subscription
+from nearcast.broker import past
+from nearcast.broker.timeline import Timeline
+from nearcast.matcher import usage
+
+S = 1_000_000
+T = 1_700_000_000 * S
+
+
+def grown(work: Callable[[int], None], warm: int, more: int) -> float:
+    """Bytes that Python holds more after each further call, once it has warmed up."""
+    held = []
+    tracemalloc.start()
+    try:
+        for first, stop in ((0, warm), (warm, warm + more)):
+            for i in range(first, stop):
+                work(i)
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+        return (held[1] - held[0]) / more
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_timeline_forgets_what_goes_before_its_time():
+    timeline = Timeline(None, None, 5)
+
+    def come_and_go(i: int) -> None:
+        timeline.ends(T + i, "event", f"e{i}")
+        timeline.forget("event", f"e{i}")
+        timeline.ends(T, "subscription", "renewed")
+
+    assert grown(come_and_go, 1000, 2000) < 20
+    assert len(timeline) < 100
+    assert list(timeline.ended(T + 10_000)) == [("subscription", "renewed")]
+    assert list(timeline.ended(T + 10_000)) == []
+
+
+def test_a_timeline_ends_what_stays_in_order():
+    timeline = Timeline(None, None, 5)
+    for i in range(500):
+        timeline.ends(T + i % 10, "event", f"e{i}")
+    for i in range(0, 500, 2):
+        timeline.forget("event", f"e{i}")
+    timeline.ends(T + 100, "event", "e1")
+    timeline.ends(None, "event", "e3")
+    left = sorted((i % 10, i) for i in range(5, 500, 2))
+    assert list(timeline.ended(T + 50)) == [("event", f"e{i}") for _, i in left]
+    assert list(timeline.ended(T + 100)) == [("event", "e1")]
+
+
+@pytest.mark.parametrize("end", ["expires", "is retracted", "never was live"])
+def test_memory_stays_flat_while_ids_strings_and_words_are_new_every_day(
+    end: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(usage, "_FEW", 128)
+    broker = Broker("planar")
+    broker.subscribe(Subscription("s", "ann", "owner = 'ann' AND price < 3", keywords={"sale"}))
+    broker.detect(Composite("c", "ops", "=|(STRING: owner = &o; 60)(STRING: buyer = &o)"))
+
+    def day(i: int) -> None:
+        now = T + 10 * i * S
+        attributes: dict[str, str | int] = {"price": i % 5}
+        attributes["owner" if i % 2 else "buyer"] = f"o{i // 2}"
+        expires = now + (-S if end == "never was live" else 100 * S)
+        place = Point(i % 7, i % 5)
+        broker.publish(Event(f"e{i}", attributes, {f"w{i}"}, place, now - S, now, expires))
+        if end == "is retracted":
+            broker.retract(f"e{i}")
+        text = f"owner = 'o{i}' AND buyer = 'p{i}'"
+        broker.subscribe(Subscription(f"s{i}", f"b{i}", text, {f"v{i}"}, expires=now + 50 * S))
+
+    # One event with one new string and one new word took 394 bytes, and what follows from it more.
+    assert grown(day, 500, 500) < 100
+    broker.check_invariants()
+
+
+def test_composites_that_come_and_go_leave_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(usage, "_FEW", 16)
+    broker = Broker()
+    for i in range(100):
+        broker.detect(Composite(f"c{i}", "ops", f'P(5)(STRING: owner = "x{i}")'))
+        broker.publish(Event(f"e{i}", {"owner": f"x{i}"}, end=T + i * S))
+        assert broker.unsubscribe(f"c{i}") == []
+    broker.advance(T + 1000 * S)
+    detector = broker._patterns._detector
+    assert (detector.nodes, detector.pending()) == (0, 0)
+    assert detector._graph.matcher.schema.texts <= 20
+    assert not broker._patterns._numbers
+
+
+def test_time_that_stands_still_keeps_no_ids():
+    broker = Broker()
+    broker.detect(Composite("c", "ops", "ARITH: a = 1"))
+
+    def happen(i: int) -> None:
+        broker.publish(Event(f"e{i}", {"a": 2}))
+        broker.retract(f"e{i}")
+
+    assert grown(happen, 400, 800) < 20
+
+
+def test_the_past_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(past, "REMEMBERED", 10)
+    known = past.Past({})
+    events = [Event(f"e{i}", {"a": i}) for i in range(30)]
+    for i, event in enumerate(events):
+        known.keep(event.id, past.content_of(event), T + i)
+    assert [known.holds(event, T) for event in events] == [False] * 20 + [True] * 10
+    assert not known.holds(Event("e29", {"a": 30}), T)
+    known.forget(T + 25)
+    assert [known.holds(event, T + 25) for event in events[20:]] == [False] * 6 + [True] * 4
+    assert len(known) == 4
+
+
+def test_equal_events_have_equal_contents():
+    first = Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 2), end=T)
+    assert past.content_of(first) == past.content_of(
+        Event("e", {"b": "x", "a": 1.0}, ["v", "u"], Point(1.0, 2.0), end=T)
+    )
+    for other in (
+        Event("e", {"a": 1, "b": "y"}, {"u", "v"}, Point(1, 2), end=T),
+        Event("e", {"a": True, "b": "x"}, {"u", "v"}, Point(1, 2), end=T),
+        Event("e", {"a": 1, "b": "x"}, {"u"}, Point(1, 2), end=T),
+        Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 3), end=T),
+        Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 2), end=T + 1),
+    ):
+        assert past.content_of(first) != past.content_of(other)
