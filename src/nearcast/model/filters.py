@@ -15,7 +15,7 @@ from nearcast.model.cql2_text import locate, read_text, stray_keyword
 from nearcast.model.expressions import Constant, Expression, attributes_of
 from nearcast.model.normal_form import MAX_INDEXED_IN, normal_form
 from nearcast.model.predicates import Clause, Simple
-from nearcast.model.templates import Bound, recall
+from nearcast.model.templates import recall
 
 __all__ = ["MAX_CLAUSES", "MAX_INDEXED_IN", "Filter"]
 
@@ -34,11 +34,12 @@ class Filter:
     (Equals(attribute='brand', value='Honor'),)
     """
 
-    __slots__ = ("_bound", "_clauses", "_expression", "_simple", "_text", "kept")
+    __slots__ = ("_clauses", "_expression", "_given", "_simple", "_text", "kept")
 
-    _bound: Bound | None
     _clauses: tuple[Clause, ...] | None
     _expression: Expression | None
+    _given: str | None
+    """The text as it was given, if it has not been read whole."""
     _simple: Simple | bool | None
     _text: str | None
     kept: tuple[object, Any] | None
@@ -49,13 +50,13 @@ class Filter:
 
     def _put(
         self,
-        bound: Bound | None,
+        given: str | None,
         clauses: tuple[Clause, ...] | None,
         expression: Expression | None,
         simple: Simple | None,
     ) -> None:
         put = object.__setattr__
-        put(self, "_bound", bound)
+        put(self, "_given", given)
         put(self, "_clauses", clauses)
         put(self, "_expression", expression)
         put(self, "_simple", simple)
@@ -74,14 +75,12 @@ class Filter:
         if isinstance(max_clauses, bool) or not isinstance(max_clauses, int) or max_clauses < 1:
             raise ValidationError("max_clauses", max_clauses, "give an integer of at least 1")
         text = text_or_json if isinstance(text_or_json, str) else None
-        bound = None if text is None else recall(text)
-        if bound is not None and bound.simple is not None:
+        known = None if text is None else recall(text)
+        if isinstance(known, Simple):
             made = cls.__new__(cls)
-            made._put(bound, None, None, bound.simple)
+            made._put(text, None, None, known)
             return made
-        expression = None if bound is None else _put_in(bound)
-        if expression is None:
-            expression = _read(text_or_json, text)
+        expression = _read(text_or_json, text) if known is None else known
         try:
             return cls(expression, normal_form(expression, max_clauses))
         except FilterTooLarge as error:
@@ -96,8 +95,7 @@ class Filter:
     def expression(self) -> Expression:
         """The tree of the filter as it was written."""
         if self._expression is None:
-            assert self._bound is not None
-            object.__setattr__(self, "_expression", self._bound.expression())
+            object.__setattr__(self, "_expression", _read(self._given, self._given))
         return cast("Expression", self._expression)
 
     @property
@@ -152,14 +150,6 @@ class Filter:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Filter is frozen: cannot delete {name}")
-
-
-def _put_in(bound: Bound) -> Expression | None:
-    """The expression of a known form with its constants; None where the full way judges them."""
-    try:
-        return bound.expression()
-    except ValidationError:
-        return None
 
 
 def _read(given: Any, text: str | None) -> Expression:

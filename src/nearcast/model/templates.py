@@ -42,7 +42,7 @@ from nearcast.model.geometry import Box, Point
 from nearcast.model.predicates import Equals, Simple
 from nearcast.model.words import normalise_word
 
-__all__ = ["HOLE", "Bound", "Plan", "Template", "cut", "recall", "template"]
+__all__ = ["HOLE", "MAX_LENGTH", "Plan", "Template", "cut", "recall", "template"]
 
 #: Longer texts are read anew: cutting them would gain little.
 MAX_LENGTH = 2000
@@ -91,23 +91,8 @@ def cut(text: str) -> tuple[str, str, list[str]] | None:
     return HOLE.join(parts[::2]), kinds, constants
 
 
-class Bound:
-    """A template with constants put in."""
-
-    __slots__ = ("simple", "template", "values")
-
-    def __init__(self, template: Template, values: _Values, simple: Simple | None) -> None:
-        self.template = template
-        self.values = values
-        self.simple = simple
-
-    def expression(self) -> Expression:
-        """The tree of the filter; raises ValidationError for constants that cannot stand there."""
-        return self.template.make(self.values, 0)
-
-
-def recall(text: str) -> Bound | None:
-    """The filter of a text whose form is known or can be read; None for the full way.
+def recall(text: str) -> Simple | Expression | None:
+    """What a text says whose form is known or can be read; None for the full way.
 
     Costs 15 µs for ten predicates of a known form.
     """
@@ -130,17 +115,22 @@ class Template:
     __slots__ = ("kinds", "make", "placed", "plan", "tests")
 
     def __init__(
-        self, kinds: str, make: Maker, tests: tuple[_Test, ...] | None, placed: Sequence[int] = ()
+        self,
+        kinds: str,
+        make: Maker,
+        plan: Plan | None,
+        tests: tuple[_Test, ...] | None = None,
+        placed: Sequence[int] = (),
     ) -> None:
         self.kinds = kinds
         self.make = make
+        self.plan = plan
         self.tests = tests
-        """What it says if that is nothing but intervals and equalities."""
-        self.plan = None if tests is None else _plan(tests, len(kinds))
+        """What it says if that is nothing but intervals and equalities; for larger ones."""
         self.placed = placed
         """Which constants are coordinates: these have a grammar of their own."""
 
-    def bind(self, constants: Sequence[str]) -> Bound | None:
+    def bind(self, constants: Sequence[str]) -> Simple | Expression | None:
         """The filter with these constants; None where the full way is to judge them."""
         for at in self.placed:
             if not _COORDINATE.fullmatch(constants[at]):
@@ -158,10 +148,12 @@ class Template:
             values, total = numbers, sum(numbers)  # type: ignore[assignment]
         if not math.isfinite(total):  # seldom finite all the same: that costs time only
             return None
-        if self.plan is None:
-            return Bound(self, values, None)
-        simple = self.plan.bind(values)
-        return None if simple is None else Bound(self, values, simple)
+        if self.plan is not None:
+            return self.plan.bind(values)
+        try:
+            return self.make(values, 0)
+        except ValidationError:
+            return None
 
 
 def _encodable(text: str) -> bool:
@@ -198,15 +190,11 @@ def _conjunction(form: str, kinds: str) -> Template | None:
         at, first, joined = found.end(), first + size, bool(found[2].strip())
     if len(parts) == 1:
         return parts[0][0]
-    makers = [(part.make, first) for part, first in parts]
 
     def make(values: _Values, at: int) -> Expression:
-        return And(tuple([make(values, at + first) for make, first in makers]))
+        return And(tuple([part.make(values, at + first) for part, first in parts]))
 
-    if any(part.tests is None for part, _ in parts):
-        return Template(kinds, make, None)
-    tests = [test.moved(first) for part, first in parts for test in part.tests or ()]
-    return Template(kinds, make, tuple(tests))
+    return Template(kinds, make, _plan([(part.tests, at) for part, at in parts], len(kinds)))
 
 
 @lru_cache(maxsize=_MOST_PREDICATES)
@@ -238,7 +226,8 @@ def _read(form: str, kinds: str) -> Template | None:
         return None
     if holes.left:
         return None
-    return Template(kinds, make, _tests(expression), holes.placed)
+    tests = _tests(expression)
+    return Template(kinds, make, _plan([(tests, 0)], len(kinds)), tests, holes.placed)
 
 
 class _NotOpenError(Exception):
@@ -393,13 +382,6 @@ class _Test(NamedTuple):
     text: int | None = None
     flag: bool | None = None
 
-    def moved(self, by: int) -> _Test:
-        """The same for constants further on."""
-        low, high, text = (
-            None if hole is None else hole + by for hole in (self.low, self.high, self.text)
-        )
-        return _Test(self.attribute, low, high, self.open, text, self.flag)
-
 
 def _tests(expression: Expression) -> tuple[_Test, ...] | None:
     """The tests of a conjunction; None where there is something else in it."""
@@ -481,31 +463,47 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     return lambda values: [values[place] for place in places]
 
 
-def _plan(tests: tuple[_Test, ...], constants: int) -> Plan | None:
-    """The plan of tests; None where an attribute is tested twice on one side."""
-    ends: dict[str, list[int | None]] = {}
+def _plan(parts: Sequence[tuple[tuple[_Test, ...] | None, int]], constants: int) -> Plan | None:
+    """The plan of tests, whose constants begin at a place.
+
+    None where there are other tests, or several of one side of an attribute.
+    """
+    lows: dict[str, int] = {}
+    highs: dict[str, int] = {}
     equals: dict[str, int | bool] = {}
     steps: list[tuple[int, float]] = []
-    for name, low, high, is_open, text, flag in tests:
-        if name in equals:
+    for tests, first in parts:
+        if tests is None:
             return None
-        if low is None and high is None:
-            if name in ends:
+        for name, low, high, is_open, text, flag in tests:
+            if name in equals or (low is not None and name in lows):
                 return None
-            equals[name] = text if flag is None else flag  # type: ignore[assignment]
-            continue
-        if is_open:
-            steps.append((high, -math.inf) if low is None else (low, math.inf))  # type: ignore[arg-type]
-            place = constants + len(steps) - 1
-            low, high = (None, place) if low is None else (place, None)
-        held = ends.setdefault(name, [None, None])
-        for side, place_ in enumerate((low, high)):
-            if place_ is not None:
-                if held[side] is not None:
+            if high is not None and name in highs:
+                return None
+            if text is not None or flag is not None:
+                if name in lows or name in highs:
                     return None
-                held[side] = place_
-    names = tuple(sorted(ends))
+                equals[name] = flag if text is None else text + first  # type: ignore[assignment]
+            if low is not None:
+                lows[name] = _end(low + first, is_open, math.inf, constants, steps)
+            if high is not None:
+                highs[name] = _end(high + first, is_open, -math.inf, constants, steps)
+    names = tuple(sorted({**lows, **highs}))
     below = constants + len(steps)
-    lows = [below if (at := ends[name][0]) is None else at for name in names]
-    highs = [below + 1 if (at := ends[name][1]) is None else at for name in names]
-    return Plan(names, lows, highs, tuple(steps), tuple(sorted(equals.items())))
+    return Plan(
+        names,
+        [lows.get(name, below) for name in names],
+        [highs.get(name, below + 1) for name in names],
+        tuple(steps),
+        tuple(sorted(equals.items())) if equals else (),
+    )
+
+
+def _end(
+    hole: int, is_open: bool, towards: float, constants: int, steps: list[tuple[int, float]]
+) -> int:
+    """Where the end of an interval is found, see `Plan`."""
+    if not is_open:
+        return hole
+    steps.append((hole, towards))
+    return constants + len(steps) - 1
