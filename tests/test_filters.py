@@ -682,7 +682,7 @@ def test_filters_are_values() -> None:
     assert (copy, copy.clauses) == (filter, filter.clauses)
     assert repr(Filter.parse("x = 1")) == "Filter('x = 1')"
     with pytest.raises(AttributeError, match="frozen"):
-        filter.clauses = ()
+        filter.clauses = ()  # type: ignore[misc]
     with pytest.raises(AttributeError, match="frozen"):
         del filter.clauses
 

@@ -389,7 +389,6 @@ def test_layouts_follow_the_columns() -> None:
 
 def test_codes_may_be_kept_until_some_are_forgotten() -> None:
     schema = Schema()
-    clause = Subscription(id="s", where="a < 1 AND b < 2").filter.clauses[0]
     here = Subscription(id="s", where="a < 1 AND b < 2", region=Box(0, 0, 1, 1))
     assert encode.plain_of(here, schema, "planar") is None
     refused = schema.attempt()
@@ -406,7 +405,6 @@ def test_codes_may_be_kept_until_some_are_forgotten() -> None:
     plain = encode.plain_of(here, schema, "planar")
     assert plain is not None
     assert plain[0][0].tolist() == [2, 3]
-    assert clause.plain
     assert pickle.loads(pickle.dumps(schema)).era is not schema.era
 
 

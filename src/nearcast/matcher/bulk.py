@@ -1,8 +1,8 @@
 """Whole Arrow tables into rows of integers and floats.
 
-Rows that a column-wise pass can decide take it: ready intervals, words, boxes, circles
-away from the poles and the antimeridian. All others, and every row that looks wrong, go
-through the same objects as single ones, so errors and semantics are the same.
+Rows that a column-wise pass can decide take it: ready intervals, texts of a known form, words,
+boxes, circles away from the poles and the antimeridian. All others, and every row that looks
+wrong, go through the same objects as single ones, so errors and semantics are the same.
 """
 
 from __future__ import annotations
@@ -21,16 +21,23 @@ from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.index.clauses import ClauseBatch, Extra
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange, strings
+from nearcast.matcher import texts
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
     batch_of,
     encode_event,
     encode_subscription,
+    fixed_region,
 )
-from nearcast.matcher.places import cap_bounds_many, shape_floats, square_bounds_many
+from nearcast.matcher.places import (
+    cap_bounds_many,
+    index_boxes,
+    shape_floats,
+    square_bounds_many,
+)
 from nearcast.model.events import Event
-from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.geometry import Box, Circle, Point, Polygon, Space
 from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
@@ -40,6 +47,7 @@ __all__ = [
     "EventDraft",
     "SubscriptionDraft",
     "encode_events",
+    "encode_objects",
     "encode_subscriptions",
     "extra_bytes",
     "is_arrow",
@@ -53,6 +61,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 _NO_WORD = -2
 _PIECE = 1 << 16  # rows of a table that are encoded together
 _AHEAD = 2  # pieces that are looked at before they are read
+_MANY = 1000  # predicates beyond which it does not matter how long encoding takes
+_OBJECTS = 1024  # rows that are objects at a time: more would keep the collector busy
 _MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
 
 
@@ -169,17 +179,31 @@ class _Piece(NamedTuple):
 
 
 def _read_piece(
-    table: Any, seen: _Seen | None, schema: Schema, space: Space, at: Point | None
+    table: Any, looked: _Looked, schema: Schema, space: Space, at: Point | None
 ) -> _Piece:
     by_hand, boxes, circles = _place_columns(table, space)
-    for name in ("where", "geometry"):
-        if name in table.column_names:
-            by_hand |= _valid(table, name)
-    intervals = _intervals(seen, table.num_rows, schema)
+    if "geometry" in table.column_names:
+        by_hand |= _valid(table, "geometry")
+    intervals = _intervals(looked.intervals, table.num_rows, schema)
+    if looked.texts is not None:
+        by_hand |= _valid(table, "where") & (~looked.texts.done | (np.diff(intervals.offsets) > 0))
+        intervals = intervals.with_runs(*texts.runs_of(looked.texts, schema))
     words = _words(table, schema, intern=True)
     by_hand |= intervals.bad | _bad_names(table) | _bad_times(table, "expires")
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
+    return _learnt_piece(schema, intervals, by_hand, boxes, words, circles, hand_made)
 
+
+def _learnt_piece(
+    schema: Schema,
+    intervals: _Intervals,
+    by_hand: Flags,
+    boxes: F8,
+    words: tuple[I8, I4] | None,
+    circles: F8 | None,
+    hand_made: list[tuple[int, EncodedClause]],
+) -> _Piece:
+    """A piece of which those rows are not taken that were made by hand."""
     runs = (intervals.offsets, intervals.attr, intervals.low, intervals.high)
     easy = None
     if by_hand.any():
@@ -244,18 +268,111 @@ def _encode_by_hand(
         return []
     from nearcast.model.codec import subscriptions_from_arrow
 
-    try:
-        made: list[Subscription] = subscriptions_from_arrow(table.take(rows))
-    except BatchError as error:
-        raise BatchError(int(rows[error.row]), error.cause) from error
-    found = []
-    for row, subscription in zip(rows.tolist(), made, strict=True):
+    found: list[tuple[int, EncodedClause]] = []
+    for first in range(0, rows.size, _OBJECTS):
+        some = rows[first : first + _OBJECTS]
         try:
-            clauses = encode_subscription(subscription, schema, space, at)
+            made = subscriptions_from_arrow(table.take(some))
+        except BatchError as error:
+            raise BatchError(int(some[error.row]), error.cause) from error
+        for row, subscription in zip(some.tolist(), made, strict=True):
+            try:
+                clauses = encode_subscription(subscription, schema, space, at)
+            except NearcastError as error:
+                raise BatchError(row, error) from error
+            found += [(row, clause) for clause in clauses]
+    return found
+
+
+def encode_objects(
+    subscriptions: Sequence[Subscription], schema: Schema, space: Space, at: Point | None
+) -> SubscriptionDraft:
+    """Many subscriptions in the schema's codes; BatchError for one that cannot be encoded."""
+    import pyarrow as pa
+
+    drawn = _Drawn(schema, space, at, len(subscriptions))
+    for row, subscription in enumerate(subscriptions):
+        try:
+            drawn.take(row, subscription)
         except NearcastError as error:
             raise BatchError(row, error) from error
-        found += [(row, clause) for clause in clauses]
-    return found
+    ids = pa.array([each.id for each in subscriptions], pa.large_string())
+    ends = [FOREVER if each.expires is None else each.expires for each in subscriptions]
+    batch = _arrange_piece(drawn.piece(), 0)
+    return SubscriptionDraft(*string_bytes(ids), np.array(ends, np.int64), [batch])
+
+
+class _Drawn:
+    """Objects on their way to arrays; those that have more to them are made by hand."""
+
+    def __init__(self, schema: Schema, space: Space, at: Point | None, size: int) -> None:
+        self.schema, self.space, self.at = schema, space, at
+        self.counts, self.word_counts = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
+        self.by_hand = np.zeros(size, bool)
+        self.boxes, self.circles = np.full((size, 4), np.nan), np.full((size, 3), np.nan)
+        self.attr: list[I4] = [np.empty(0, np.int32)]
+        self.low: list[F8] = [np.empty(0)]
+        self.high: list[F8] = [np.empty(0)]
+        self.words: list[int] = []
+        self.hand_made: list[tuple[int, EncodedClause]] = []
+        self._columns: dict[tuple[str, ...], I4] = {}
+        """By names: those of one form share the tuple."""
+
+    def take(self, row: int, subscription: Subscription) -> None:
+        """Take what a subscription asks for."""
+        if not isinstance(subscription, Subscription):
+            raise ValidationError("subscription", subscription, "give a Subscription")
+        simple = subscription.filter.simple
+        place = self._place(subscription) if subscription.region is not None else ()
+        if simple is None or simple.equals or place is None or len(simple.names) > _MANY:
+            made = encode_subscription(subscription, self.schema, self.space, self.at)
+            self.hand_made += [(row, clause) for clause in made]
+            self.by_hand[row] = True
+            return
+        names, low, high, _ = simple
+        columns = self._columns.get(names)
+        if columns is None:
+            codes = [self.schema.column(name, "number") for name in names]
+            columns = self._columns[names] = np.array(codes, np.int32)
+        self.attr.append(columns)
+        self.low.append(low)
+        self.high.append(high)
+        self.counts[row + 1] = columns.size
+        if place:
+            self.boxes[row], self.circles[row] = place
+        if subscription.keywords:
+            self.words += [self.schema.word(word) for word in subscription.keywords]
+            self.word_counts[row + 1] = len(subscription.keywords)
+
+    def _place(self, subscription: Subscription) -> tuple[Any, Any] | None:
+        """The only box of a region and its circle, NaN for none; None for other regions."""
+        region = fixed_region(subscription, self.at, self.space)
+        if not isinstance(region, Box | Circle):
+            return None
+        boxes = index_boxes(region, self.space)
+        if len(boxes) > 1:
+            return None
+        if isinstance(region, Box):
+            return boxes[0], np.nan
+        return boxes[0], (region.x, region.y, region.radius_m)
+
+    def piece(self) -> _Piece:
+        """All of them."""
+        intervals = _Intervals(
+            self.counts.cumsum(),
+            np.concatenate(self.attr),
+            np.concatenate(self.low),
+            np.concatenate(self.high),
+            self.by_hand,
+        )
+        words = None
+        if self.words:
+            codes = np.array(self.words, np.int32)
+            words = arrange.sort_words(self.word_counts.cumsum(), codes)
+        circles = None if np.isnan(self.circles).all() else self.circles
+        return _learnt_piece(
+            self.schema, intervals, self.by_hand, self.boxes, words, circles, self.hand_made
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +392,27 @@ class _Intervals:
         _, high = arrange.pick_runs(self.offsets, self.high, rows)
         return offsets, attr, low, high
 
+    def with_runs(self, offsets: I8, attr: I4, low: F8, high: F8) -> _Intervals:
+        """The same with further intervals behind those of each row."""
+        if not self.attr.size:
+            return _Intervals(offsets, attr, low, high, self.bad)
+        both = self.offsets + offsets
+        made = _Intervals(
+            both, np.empty(both[-1], np.int32), np.empty(both[-1]), np.empty(both[-1]), self.bad
+        )
+        mine = np.arange(self.attr.size) + np.repeat(offsets[:-1], np.diff(self.offsets))
+        more = np.arange(attr.size) + np.repeat(self.offsets[1:], np.diff(offsets))
+        made.attr[mine], made.low[mine], made.high[mine] = self.attr, self.low, self.high
+        made.attr[more], made.low[more], made.high[more] = attr, low, high
+        return made
+
+
+class _Looked(NamedTuple):
+    """Columns of a piece before anybody asks the schema."""
+
+    intervals: _Seen | None
+    texts: texts.Texts | None
+
 
 class _Seen(NamedTuple):
     """The `intervals` column before anybody asks the schema; `wrong` marks its items."""
@@ -287,7 +425,18 @@ class _Seen(NamedTuple):
     wrong: Flags
 
 
-def _look(table: Any) -> _Seen | None:
+def _look(table: Any) -> _Looked:
+    return _Looked(_seen(table), _texts(table))
+
+
+def _texts(table: Any) -> texts.Texts | None:
+    """The `where` column, if there is one."""
+    if "where" not in table.column_names:
+        return None
+    return texts.look(*string_bytes(_column(table, "where")), _valid(table, "where"))
+
+
+def _seen(table: Any) -> _Seen | None:
     """The `intervals` column, if there is anything in it."""
     if "intervals" not in table.column_names:
         return None
@@ -691,7 +840,7 @@ def list_runs(array: Any) -> tuple[I8, Any]:
 
 
 def string_bytes(array: Any) -> tuple[I8, npt.NDArray[np.uint8]]:
-    """(offsets, bytes) of a string array without nulls."""
+    """(offsets, bytes) of a string array; what stands in place of nulls is not to be read."""
     import pyarrow as pa
 
     wide = array.cast(pa.large_string())

@@ -25,6 +25,7 @@ from nearcast.matcher.places import (
     shape_floats,
 )
 from nearcast.model.events import Event, Value
+from nearcast.model.filters import Filter
 from nearcast.model.geometry import (
     Around,
     Box,
@@ -35,7 +36,7 @@ from nearcast.model.geometry import (
     Space,
     check_space,
 )
-from nearcast.model.predicates import Clause, SpatialResidual
+from nearcast.model.predicates import Clause, Residual, Simple, SpatialResidual
 from nearcast.model.schema import UNKNOWN, Schema, X, Y, arranged
 from nearcast.model.subscriptions import Subscription
 
@@ -118,6 +119,10 @@ def encode_subscription(
     """
     region = fixed_region(subscription, at, space)
     regions = () if region is None else (region,)
+    simple = subscription.filter.simple
+    if simple is not None and intern:
+        predicates = _predicates(simple, schema)
+        return _encode_parts(predicates, subscription.keywords, regions, (), schema, space, True)
     rows: list[EncodedClause] = []
     for clause in subscription.filter.clauses:
         _check_clause(clause, space)
@@ -136,26 +141,29 @@ def plain_of(
     subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
 ) -> Plain | None:
     """The intervals and the place of a subscription that consists of nothing else."""
-    clauses, region = subscription.filter.clauses, subscription.region
-    if len(clauses) != 1 or subscription.keywords:
+    filter, region = subscription.filter, subscription.region
+    if subscription.keywords:
         return None
-    kept = clauses[0].kept
+    kept = filter.kept
     if kept is not None and kept[0] is schema.era:
         numbers = kept[1]
     else:
-        numbers = _plain_numbers(clauses[0], schema)
+        numbers = _plain_numbers(filter, schema)
     place = _NO_PLACE if region is None else plain_place(region, space, at)
     return None if numbers is None or place is None else (numbers, place)
 
 
-def _plain_numbers(clause: Clause, schema: Schema) -> F8 | None:
-    """Columns, lows and highs of a clause of nothing but intervals on known ones; kept with it."""
-    names, low, high = clause.numbers()
-    columns = [*map(schema.codes["number"].get, names)]
-    if not clause.plain or None in columns or len(names) > _MANY:
+def _plain_numbers(filter: Filter, schema: Schema) -> F8 | None:
+    """Columns, lows and highs of a filter of nothing but intervals on known ones; kept with it."""
+    simple = filter.simple
+    if simple is None or simple.equals:
         return None
-    found = np.array((columns, low, high), np.float64)
-    clause.keep(schema.era, found)
+    columns = [*map(schema.codes["number"].get, simple.names)]
+    if None in columns or len(columns) > _MANY:
+        return None
+    found = np.empty((3, len(columns)))
+    found[0], found[1], found[2] = columns, simple.low, simple.high
+    filter.keep(schema.era, found)
     return found
 
 
@@ -215,14 +223,27 @@ def _encode_clause(
     space: Space,
     learn: bool,
 ) -> list[EncodedClause]:
-    predicates = _predicates(clause, schema)
-    codes = [schema.word(word) for word in words] if words else []
+    predicates = _predicates(Simple(*clause.numbers(), clause.equals), schema)
     every = (*regions, *clause.regions)
+    return _encode_parts(predicates, words, every, clause.residuals, schema, space, learn)
+
+
+def _encode_parts(
+    predicates: _Predicates,
+    words: frozenset[str],
+    every: Sequence[Circle | Box | Polygon],
+    residuals: tuple[Residual, ...],
+    schema: Schema,
+    space: Space,
+    learn: bool,
+) -> list[EncodedClause]:
+    """The rows of a clause, whose place meets every region."""
+    codes = [schema.word(word) for word in words] if words else []
     ClauseStore.check_clause(predicates.attr.size + 2 * bool(every), len(codes))
     shapes = () if len(every) == 1 and isinstance(every[0], Box) else every
     extra = None
-    if codes or shapes or clause.residuals:
-        extra = Extra(codes, [shape_floats(shape) for shape in shapes], clause.residuals)
+    if codes or shapes or residuals:
+        extra = Extra(codes, [shape_floats(shape) for shape in shapes], residuals)
     if not every:
         return [_learnt(predicates, None, extra, schema, learn)]
     boxes = index_boxes(every[0], space)
@@ -240,15 +261,15 @@ class _Predicates(NamedTuple):
     flags: int
 
 
-def _predicates(clause: Clause, schema: Schema) -> _Predicates:
-    names, low, high = clause.numbers()
+def _predicates(simple: Simple, schema: Schema) -> _Predicates:
+    names, low, high, given = simple
     known = schema.codes["number"]
     columns = [*map(known.get, names)]
     if None in columns:
         columns = [schema.column(name, "number") for name in names]
     flags = 0
-    if clause.equals:
-        equals = sorted(clause.equals, key=lambda equal: isinstance(equal.value, bool))
+    if given:
+        equals = sorted(given, key=lambda equal: isinstance(equal.value, bool))
         values = []
         for equal in equals:
             if isinstance(equal.value, bool):

@@ -67,6 +67,7 @@ Events: TypeAlias = Iterable[Event] | Any
 
 _MOST_STAGED = 1024  # changes that may wait for the next match
 _NO_ROWS = np.empty(0, np.int32)
+_AS_ARRAYS = 64  # subscriptions from which on arrays for all are quicker than one by one
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
@@ -245,6 +246,9 @@ class Matcher:
         with self._lock.change():
             if len(subscriptions) == 1 and self._add_plain(subscriptions[0], at):
                 return
+            if len(subscriptions) >= _AS_ARRAYS and self.max_bytes is None:
+                self._add_many(subscriptions, at)
+                return
             with self.schema.attempt(self._lock.alone):
                 encoded = self._encode_all(subscriptions, at)
                 if self.max_bytes is not None:
@@ -380,22 +384,35 @@ class Matcher:
                 raise BatchError(i, error) from error
         return encoded
 
+    def _add_many(self, subscriptions: list[Subscription], at: Point | None) -> None:
+        """Add so many that they are arrays sooner than one by one; within `change`."""
+        with self.schema.attempt(self._lock.alone):
+            try:
+                draft = bulk.encode_objects(subscriptions, self.schema, self.space, at)
+                self._add_draft(draft)
+            except BatchError:
+                self._encode_all(subscriptions, at)  # which finds the first that is wrong
+                raise
+        self._renew()
+
     def _add_table(self, table: Any, at: Point | None) -> None:
         with self._lock.change():
             with self.schema.attempt(self._lock.alone):
-                draft = bulk.encode_subscriptions(table, self.schema, self.space, at)
-                rows = sum(piece.size for piece in draft.pieces)
-                wordless = sum(piece.wordless for piece in draft.pieces)
-                self._check_room(draft.bytes_needed(), clauses=rows, wordless=wordless)
-                for piece in draft.pieces:
-                    self._standing.store.check_limits(piece)
-                rebuilds = _rebuilds(self.index)
-                if rebuilds is not None and rebuilds.outgrown(rows):
-                    self._add_aside(draft, rebuilds)
-                else:
-                    with self._lock.alone():
-                        self._add_in_place(draft)
+                self._add_draft(bulk.encode_subscriptions(table, self.schema, self.space, at))
             self._renew()
+
+    def _add_draft(self, draft: bulk.SubscriptionDraft) -> None:
+        rows = sum(piece.size for piece in draft.pieces)
+        wordless = sum(piece.wordless for piece in draft.pieces)
+        self._check_room(draft.bytes_needed(), clauses=rows, wordless=wordless)
+        for piece in draft.pieces:
+            self._standing.store.check_limits(piece)
+        rebuilds = _rebuilds(self.index)
+        if rebuilds is not None and rebuilds.outgrown(rows):
+            self._add_aside(draft, rebuilds)
+        else:
+            with self._lock.alone():
+                self._add_in_place(draft)
 
     def _add_in_place(self, draft: bulk.SubscriptionDraft) -> None:
         standing = self._standing

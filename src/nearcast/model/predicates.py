@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from nearcast.errors import ValidationError
 from nearcast.model.cql2_literals import (
@@ -48,6 +48,7 @@ __all__ = [
     "NotNull",
     "Relation",
     "Residual",
+    "Simple",
     "SpatialResidual",
     "StringRange",
     "as_region",
@@ -392,6 +393,21 @@ def residual_bytes(value: object) -> int:
     return 24
 
 
+class Simple(NamedTuple):
+    """What a clause says that consists of intervals and equalities only; see `Clause`."""
+
+    names: tuple[str, ...]
+    """The attributes of the intervals."""
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    equals: tuple[Equals, ...]
+
+    def clause(self) -> Clause:
+        """The same as a clause."""
+        ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+        return Clause(tuple([Interval(*each) for each in ends]), self.equals)
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
     """One conjunction of a filter's disjunctive normal form: all of it must hold.
@@ -408,17 +424,6 @@ class Clause:
     regions: tuple[Circle | Box | Polygon, ...] = ()
     residuals: tuple[Residual, ...] = ()
     _numbers: Numbers | None = field(init=False, repr=False, compare=False, default=None)
-    kept: tuple[object, Any] | None = field(init=False, repr=False, compare=False, default=None)
-    """What somebody made of it and for whom, see `keep`."""
-
-    def keep(self, owner: object, made: Any) -> None:
-        """Keep what `owner` made of this clause, in the place of what was kept before."""
-        object.__setattr__(self, "kept", (owner, made))
-
-    @property
-    def plain(self) -> bool:
-        """Whether `numbers` say it all."""
-        return not (self.equals or self.words or self.regions or self.residuals)
 
     def numbers(self) -> Numbers:
         """The intervals as names, lows and highs: made once, for subscriptions that move often."""
@@ -431,6 +436,12 @@ class Clause:
             object.__setattr__(self, "_numbers", made)
             return made
         return self._numbers
+
+    def simple(self) -> Simple | None:
+        """The same as arrays; None where there are words, regions or residuals."""
+        if self.words or self.regions or self.residuals:
+            return None
+        return Simple(*self.numbers(), self.equals)
 
     def __str__(self) -> str:
         return " AND ".join(map(str, self._parts())) or "TRUE"
