@@ -268,8 +268,9 @@ class Joint(Node):
         """Take an instance out, and with it those that are of no use without it."""
         assert self.queues is not None
         self.queues[port].remove(arrival)
-        for at, dependant in self.supports.remove(arrival):
-            self._review(at, dependant, run)
+        if self.constraints.ports > 2:
+            for at, dependant in self.supports.remove(arrival):
+                self._review(at, dependant, run)
 
     def _review(self, port: int, arrival: int, run: Run) -> None:
         """Find out anew whether an instance is of use, and drop it if not."""

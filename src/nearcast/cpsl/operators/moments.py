@@ -47,12 +47,14 @@ class Moments:
     What is still to come at a port arrives at most its `lag` after its end.
     """
 
-    __slots__ = ("_bounds", "_dated", "_lags", "_last")
+    __slots__ = ("_bounds", "_dated", "_lags", "_last", "_lengths")
 
     def __init__(self, bounds: npt.NDArray[np.int64], lags: Sequence[Micros], dated: bool) -> None:
         self._bounds: list[list[Micros]] = bounds.tolist()
         self._lags = lags
         self._dated = dated  # whether anything is bound to a date
+        rows = [(self._bounds[_start(p)], self._bounds[_end(p)]) for p in range(len(lags))]
+        self._lengths = [(-s[_end(p)], e[_start(p)]) for p, (s, e) in enumerate(rows)]
         self._last = [self._all_to_come(port) for port in range(len(lags))]
 
     def _all_to_come(self, port: int) -> tuple[Micros, Micros, Micros]:
@@ -69,16 +71,18 @@ class Moments:
         if not self.fits(port, one):
             return -ENDLESS
         start, end, date = self._last[port]
-        return min(one.start + start, one.end + end, date)
+        from_start, from_end = one.start + start, one.end + end
+        until = from_start if from_start < from_end else from_end
+        return until if until < date else date
 
     def fits(self, port: int, one: Instance) -> bool:
         """Whether an instance can be part of anything: its length and its dates allow it."""
-        bounds, start, end = self._bounds, _start(port), _end(port)
-        length = one.end - one.start
-        if length > bounds[end][start] or -length > bounds[start][end]:
+        shortest, longest = self._lengths[port]
+        if not shortest <= one.end - one.start <= longest:
             return False
         if not self._dated:
             return True
+        bounds, start, end = self._bounds, _start(port), _end(port)
         origin = bounds[_ORIGIN]
         return (
             one.start <= bounds[start][_ORIGIN]
