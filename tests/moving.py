@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nearcast.mobility.plane import distance
 from nearcast.mobility.situation import Look, Obstacles, Situation
-from nearcast.model.geometry import Space
+from nearcast.model.events import Event
+from nearcast.model.geometry import Circle, Location, Space
+from nearcast.model.subscriptions import Subscription
+from tests import oracle
 
 METRES = math.pi * 6_371_008.8 / 180
 
@@ -23,15 +27,27 @@ def near(space: Space, x: float, y: float, east: float, north: float) -> tuple[f
     return (x + east / METRES / shrink + 180.0) % 360.0 - 180.0, lat
 
 
-def looker(space: Space, obstacles: list[tuple[float, float, float]]) -> Look:
+def looker(
+    space: Space,
+    obstacles: list[tuple[float, float, float]],
+    shapes: Sequence[tuple[Location, float]] = (),
+) -> Look:
     """A search over a list: exactly what is asked for and nothing more."""
 
     def look(x: float, y: float, radius: float) -> Obstacles:
         found = [o for o in obstacles if distance(space, x, y, o[0], o[1]) <= radius]
         a, b, c = np.array(found, np.float64).reshape(-1, 3).T
-        return Obstacles(a, b, c)
+        wide = radius < 1e300
+        met = [s for s in shapes if not wide or within(space, x, y, radius, s[0])]
+        return Obstacles(a, b, c, tuple(met))
 
     return look
+
+
+def within(space: Space, x: float, y: float, radius: float, location: Location) -> bool:
+    """Whether a location comes that near to a place: by the oracle's definition."""
+    event = Event(id="e", location=location)
+    return oracle.wants(Subscription(id="s", region=Circle(x, y, radius)), event, space)
 
 
 def situation(space: Space, x: float, y: float, radius: float, **more: Any) -> Situation:

@@ -13,9 +13,9 @@ from nearcast import (
     Box,
     Broker,
     Circle,
-    Client,
     Composite,
     Event,
+    Mover,
     Notification,
     Point,
     Polygon,
@@ -617,7 +617,7 @@ def test_a_request_without_an_answer_is_repeated():
 @pytest.mark.parametrize("method", ["disc", "vm", "gm", "igm", "idgm"])
 def test_a_client_that_obeys_misses_nothing_and_mostly_keeps_silent(method: str):
     broker = Broker("planar", method, extent=Box(0, 0, 10_000, 10_000))
-    phone, reports, told = Client("ann"), 0, []
+    phone, reports, told = Mover("ann"), 0, []
     broker.subscribe(cheap(region=Around(200)))
     for i in range(10):
         broker.publish(offer(f"e{i}", x=1000 * i, y=700))
@@ -634,6 +634,27 @@ def test_a_client_that_obeys_misses_nothing_and_mostly_keeps_silent(method: str)
                 phone.received(message)
     assert told == [("s1", f"e{i}") for i in range(10)]
     assert reports < 150
+
+
+@pytest.mark.parametrize("method", ["disc", "vm", "gm", "igm", "idgm"])
+def test_whoever_stands_beside_a_hall_is_asked_for_what_happens_at_their_place(method: str):
+    broker = Broker("planar", method)
+    broker.subscribe(cheap(region=Around(100)))
+    broker.publish(Event(id="hall", attributes={"price": 1}, location=Box(150, -300, 750, 300)))
+    region = broker.move("ann", Point(0, 0)).safe_regions["ann"]
+    assert region.contains(Point(0, 0)) or method in ("gm", "igm", "idgm")
+    reply = broker.publish(offer("here", x=0))
+    assert reply.location_requests == ("ann",)
+    assert ids(broker.move("ann", Point(0, 0))) == [("s1", "here")]
+
+
+def test_a_report_that_is_sent_twice_changes_nothing():
+    broker = Broker("planar")
+    broker.subscribe(cheap(region=Around(10)))
+    first = broker.move("ann", Point(0, 0), epoch=1)
+    again = broker.move("ann", Point(0, 0), epoch=1)
+    assert again == first
+    assert again.location_requests == ()
 
 
 def test_a_stale_report_is_not_believed():

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nearcast import Around, Broker, Client, Event, Point, Reply, Subscription
+from nearcast import Around, Broker, Event, Mover, Point, Reply, Subscription
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.errors import DuplicateIdError, UnknownIdError
 from nearcast.model.geometry import Space
@@ -42,7 +42,7 @@ class World(RuleBasedStateMachine):
         self.store, self.inbox = MemoryStore(), Inbox()
         self.broker = self.made()
         self.naive = NaiveBroker(self.space)
-        self.clients = {name: Client(name) for name in PEOPLE}
+        self.clients = {name: Mover(name) for name in PEOPLE}
         self.told: list[Pair] = []
         self.expected: list[Pair] = []
 
@@ -70,7 +70,7 @@ class World(RuleBasedStateMachine):
         for name, place in self.naive.places.items():  # silent where a region allows it
             self.report(self.clients[name], place)
 
-    def report(self, client: Client, place: Point) -> None:
+    def report(self, client: Mover, place: Point) -> None:
         report = client.moved(place)
         if report is None:
             return

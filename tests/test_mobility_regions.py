@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.kernels.geometry import point_in_polygon
+from nearcast.mobility import kernels
 from nearcast.mobility.grid import lattice_of
 from nearcast.mobility.methods import METHODS
 from nearcast.mobility.plane import EARTH_RADIUS_M, Plane, distance
-from nearcast.mobility.safe_region import Cells
+from nearcast.mobility.safe_region import Cells, SafeRegion
+from nearcast.mobility.shapes import gap_of, outline_of
 from nearcast.mobility.situation import Built
-from nearcast.model.geometry import Box
-from tests.moving import looker, near, situation
+from nearcast.model.geometry import Box, Point, Polygon
+from tests.moving import looker, near, situation, within
 
 PLACES = [
     ("planar", 0.0, 0.0),
@@ -177,6 +180,102 @@ def test_the_circle_round_an_impact_region_holds_it_and_hardly_more(name):
     assert max(far) <= radius
     # the corners of a bounding box are farther out than what is round in it, by √2 at most
     assert radius < 1.6 * max(far)
+
+
+def shapes_round(space, x, y, rng, reach, count) -> list[Any]:
+    """Halls, walls, triangles and rings somewhere about (x, y), of all sizes."""
+    found: list[Any] = []
+    for i, (a, b) in enumerate(spots(space, x, y, rng, reach, count)):
+        wide, high = (10 ** rng.uniform(0, 4.2, 2)).tolist()
+        left, low = near(space, a, b, -wide, -high)
+        right, top = near(space, a, b, wide, high)
+        if i % 3 == 0 and low < top:
+            found.append(Box(left, low, right, top))
+            continue
+        turn = 360.0 if space == "globe" and right < left else 0.0
+        ring = [(left, low), (right + turn, low), (right + turn, top), (left, top)]
+        if i % 3 == 1:
+            del ring[int(rng.integers(4))]
+            found.append(Polygon(ring))
+        else:
+            middle = ((left + right + turn) / 2, (low + top) / 2)
+            hole = [(0.8 * p + 0.2 * middle[0], 0.8 * q + 0.2 * middle[1]) for p, q in ring]
+            found.append(Polygon(ring, [hole]))
+    return found
+
+
+SHAPED = [place for place in PLACES if abs(place[2]) < 89 or place[0] == "planar"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("space", "x", "y"), [*SHAPED, ("globe", -179.99, 87.0)])
+def test_extended_events_are_taken_as_they_are(name, space, x, y):
+    """Definitions 1 and 2 with shapes, by the oracle; and the region holds its place."""
+    rng = np.random.default_rng(11)
+    radius = 500.0
+    held = 0
+    for crowd in (1, 3, 12):
+        shapes = shapes_round(space, x, y, rng, 9000.0, crowd)
+        shapes = [each for each in shapes if not within(space, x, y, radius, each)]
+        points = [(*p, radius) for p in spots(space, x, y, rng, 20_000.0, crowd)]
+        points = [p for p in points if distance(space, x, y, p[0], p[1]) > radius]
+        look = looker(space, points, [(each, radius) for each in shapes])
+        found = METHODS[name](situation(space, x, y, radius, density=1e-11), look)
+        held += found.shape.contains(x, y)
+        tried = spots(space, x, y, rng, 12_000.0, 60) + spots(space, x, y, rng, 700.0, 40)
+        inside = [p for p in tried if found.shape.contains(*p)]
+        for p in inside:
+            assert not any(within(space, p[0], p[1], radius, each) for each in shapes)
+            assert all(distance(space, p[0], p[1], o[0], o[1]) > radius for o in points)
+            assert found.impact.covers(*p)
+        for each in shapes_round(space, x, y, rng, 6000.0, 8):  # of new ones, every one is heard
+            if any(within(space, p[0], p[1], radius, each) for p in [*inside[:20], (x, y)]):
+                assert found.impact.meets(each)
+    assert held == 3 or name in ("gm", "igm", "idgm")
+
+
+@pytest.mark.parametrize("name", ["disc", "vm"])
+@pytest.mark.parametrize(("space", "x", "y"), PLACES)
+@pytest.mark.parametrize("beyond", [1e-12, 1e-7, 1e-3])
+def test_a_region_holds_its_place_however_near_an_event_is(name, space, x, y, beyond):
+    for radius in (0.0, 3.0, 2000.0):
+        for angle in (0.3, 2.0, 4.0):
+            far = radius + beyond
+            east, north = far * math.sin(angle), far * math.cos(angle)
+            spot = near(space, x, y, east, north)
+            if distance(space, x, y, *spot) <= radius:
+                continue
+            found = built(name, space, x, y, radius, [(*spot, radius)])
+            assert SafeRegion.decode(SafeRegion(1, found.shape).encode()).contains(Point(x, y))
+            assert found.impact.covers(*spot)
+            assert not found.shape.contains(*spot)
+
+
+@given(
+    x=st.sampled_from([0.0, 8.5, 179.9]), y=st.sampled_from([0.0, 47.4, -80.0]),
+    size=st.floats(1, 600_000), tall=st.floats(1, 600_000), far=st.floats(0, 1_000_000),
+    angle=st.floats(0, 6.3), radius=st.sampled_from([1.0, 500.0, 40_000.0]),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_a_shape_reaches_no_farther_than_it_is_drawn(x, y, size, tall, far, angle, radius):
+    """Wherever the subscriber goes on a map, what the definition lets reach it is drawn there."""
+    left, low = near("globe", x, y, -size, -tall)
+    right, top = near("globe", x, y, size, tall)
+    if not low < top or abs(low) > 88 or abs(top) > 88 or abs(right - left) > 170:
+        return
+    box = Box(left, low, right, top)
+    plane = Plane("globe", x, y, 1_500_000.0)
+    outline = outline_of(box, plane, radius)
+    place = near("globe", x, y, far * math.sin(angle), far * math.cos(angle))
+    meets = within("globe", *place, radius, box)
+    assert meets <= (gap_of(box, "globe", *place, radius) <= 1e-6)
+    if outline is None:
+        return
+    u, v = plane.to_map(*place)
+    reach = (radius + outline.slop) * plane.stretch + 1e-6
+    bars = np.hstack([outline.edges, np.full((len(outline.edges), 1), reach)])
+    drawn = kernels.bar_gaps(bars, u, v).min() <= 0 or point_in_polygon(outline.polygon, 0, u, v)
+    assert meets <= drawn
 
 
 def test_voronoi_is_exact():

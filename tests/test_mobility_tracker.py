@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.matcher import Matcher
-from nearcast.mobility.client import Client
 from nearcast.mobility.impact_index import ImpactIndex
 from nearcast.mobility.messages import LocationRequest, NewRegion, Notice
 from nearcast.mobility.methods import METHODS
+from nearcast.mobility.mover import Mover
 from nearcast.mobility.plane import distance
 from nearcast.mobility.safe_region import Ball, SafeRegion
-from nearcast.mobility.search import MatcherSearch, spot_of
+from nearcast.mobility.search import MatcherSearch
+from nearcast.mobility.shapes import spot_of
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
@@ -34,7 +37,7 @@ class World:
         self.matcher = Matcher(index="pivot", space=space)
         self.places: dict = {}
         self.tracker = Tracker(MatcherSearch(self.matcher, self.places), space=space, **options)
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, Mover] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.told: list[tuple[str, str]] = []
         self.now = 0
@@ -50,7 +53,7 @@ class World:
 
     def join(self, subscription: Subscription) -> list:
         assert subscription.subscriber is not None
-        self.clients.setdefault(subscription.subscriber, Client(subscription.subscriber))
+        self.clients.setdefault(subscription.subscriber, Mover(subscription.subscriber))
         self.subscriptions[subscription.id] = subscription
         return self.carry(self.tracker.joined(subscription, self.now))
 
@@ -201,15 +204,46 @@ def test_only_the_region_that_answers_the_last_report_is_taken():
     client = world.clients["ann"]
     first = client.moved(Point(0, 0))
     assert first is not None
-    late = world.tracker.moved("ann", Point(0, 0), 0, epoch=first.epoch)
-    second = client.moved(Point(10, 0))  # no answer came: reports again
+    answer = world.tracker.moved("ann", Point(0, 0), 0, epoch=first.epoch)[-1]
+    second = client.moved(Point(10, 0))  # no answer came: the report is repeated
     assert second is not None
-    assert second.epoch == 2
-    assert client.moved(Point(20, 0)) is None  # and then gives the answer time
-    client.received(late[-1])
+    assert second.epoch == 1
+    assert world.tracker.moved("ann", Point(10, 0), 0, epoch=1) == [answer]
+    client.received(answer)
+    assert client.moved(Point(10, 0)) is None
+    third = client.moved(Point(1e6, 0))
+    assert third is not None
+    assert third.epoch == 2
+    client.received(answer)
     assert client.region is None
-    client.received(world.tracker.moved("ann", Point(10, 0), 0, epoch=2)[-1])
-    assert client.region is not None
+
+
+def test_a_region_that_an_event_broke_is_not_sent_again():
+    world = World()
+    world.join(ann())
+    world.move("ann", Point(0, 0))
+    world.now = 5 * S
+    lost = event("e1", 1500, 0)
+    world.matcher.add_events([lost])
+    world.places["e1"] = lost.location
+    assert world.tracker.published(lost, ["s1"], world.now) == [LocationRequest("ann", 1)]
+    again = world.tracker.moved("ann", Point(10, 0), world.now, epoch=1)
+    assert again == [LocationRequest("ann", 1)]
+    far = world.tracker.moved("ann", Point(900, 0), world.now, epoch=1)  # in reach of it by now
+    assert [type(m) for m in far] == [Notice, LocationRequest]
+
+
+def test_an_event_in_reach_asks_again_who_has_not_answered_for_long():
+    world = World(patience_s=10.0)
+    world.join(ann())
+    world.move("ann", Point(0, 0))
+    silent = {"ann": Mover("ann")}
+    world.clients = silent  # whatever is asked, nobody answers
+    asked = []
+    for second in range(0, 40, 2):
+        world.now = second * S
+        asked += [second] * len(world.publish(event(f"e{second}", 10, 0)))
+    assert asked == [0, 10, 20, 30]
 
 
 def test_an_old_epoch_is_not_believed_and_a_client_that_starts_anew_recovers():
@@ -221,7 +255,7 @@ def test_an_old_epoch_is_not_believed_and_a_client_that_starts_anew_recovers():
     impact = world.tracker.impact_of("ann")
     assert world.tracker.moved("ann", Point(9e5, 0), 5, epoch=2) == [LocationRequest("ann", 3)]
     assert world.tracker.impact_of("ann") is impact
-    world.clients["ann"] = Client("ann")  # a new phone counts from 1 again
+    world.clients["ann"] = Mover("ann")  # a new phone counts from 1 again
     world.move("ann", Point(0, 0))
     world.move("ann", Point(0, 0))
     assert world.clients["ann"].region is not None
@@ -350,6 +384,131 @@ def test_bad_subscriptions_and_settings_are_refused():
                   {"extent": Box(5, 0, 1, 1), "space": "planar"}):  # fmt: skip
         with pytest.raises(ValidationError):
             Tracker(search, **wrong)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_event_at_hand_is_asked_for_beside_an_extended_one(method):
+    """The subscriber is near the middle of the hall's bounding circle, and not in its reach."""
+    world = World(safe_region=method)
+    world.join(ann(100.0))
+    world.publish(Event(id="hall", location=Box(150, -300, 750, 300)))
+    world.move("ann", Point(0, 0))
+    region = world.tracker.region_of("ann")
+    assert region is not None
+    assert region.contains(Point(0, 0)) or method in ("gm", "igm", "idgm")
+    world.now += 5 * S
+    for x, y in ((0, 0), (99, 0), (-70, -70)):
+        assert world.publish(event(f"at {x}", x, y)) == [
+            LocationRequest("ann", world.tracker.epoch_of("ann"))
+        ]
+        world.move("ann", Point(0, 0))
+        assert ("s1", f"at {x}") in world.told
+        world.clients["ann"].region = None
+        world.move("ann", Point(0, 0))
+        world.now += 5 * S
+    wall = Event(id="wall", location=Box(99, -5000, 100, 5000))
+    assert len(world.publish(wall)) == 1
+    world.move("ann", Point(0, 0))
+    assert ("s1", "wall") in world.told
+
+
+def test_whoever_passes_a_long_wall_is_not_asked_at_every_step():
+    world = World()
+    world.join(ann(100.0))
+    world.publish(Event(id="wall", location=Box(120, -10_000, 130, 10_000)))
+    reports = 0
+    for step in range(100):
+        world.now += 5 * S
+        reports += bool(world.move("ann", Point(0, -9000 + 60 * step), heading=0.0, speed=12.0))
+    assert reports <= 10
+    assert world.told == []
+    world.move("ann", Point(21, 0))
+    assert world.told == [("s1", "wall")]
+
+
+def test_an_extended_event_far_from_a_long_region_asks_nobody():
+    """Its bounding circle meets the impact region, it itself does not."""
+    world = World()
+    world.join(ann(100.0))
+    world.move("ann", Point(0, 0))
+    impact = world.tracker.impact_of("ann")
+    assert impact is not None
+    reach = max(d for d in range(0, 10**6, 50) if impact.covers(d, 0))
+    far = 3.0 * reach
+    world.now += 5 * S
+    diagonal = Polygon([(-far, far / 2), (far / 2, -far), (far / 2 + 1, -far), (-far, far / 2 + 1)])
+    beside = Polygon([(x + 2 * far, y + 2 * far) for x, y in diagonal.exterior])
+    ring = Polygon(
+        [(-far, -far), (far, -far), (far, far), (-far, far)],
+        [[(-0.9 * far, -0.9 * far), (0.9 * far, -0.9 * far), (0.9 * far, 0.9 * far),
+          (-0.9 * far, 0.9 * far)]],
+    )  # fmt: skip
+    assert world.publish(Event(id="ring", location=ring)) == []
+    assert world.publish(Event(id="beside", location=beside)) == []
+    assert len(world.publish(Event(id="through", location=diagonal))) == 1
+
+
+@pytest.mark.parametrize("kept", ["never followed", "unsubscribed"])
+def test_movers_whom_nothing_follows_leave_next_to_nothing(kept, monkeypatch):
+    monkeypatch.setattr("nearcast.mobility.tracker._MOST_IDLE", 32)
+    world = World()
+
+    def come_and_go(numbers: range) -> None:
+        for i in numbers:
+            name = f"phone {i}"
+            if kept == "unsubscribed":
+                world.tracker.joined(
+                    Subscription(id=f"s{i}", subscriber=name, region=Around(10.0)), 0
+                )
+                world.tracker.moved(name, Point(i, 0), 0)
+                world.tracker.left(f"s{i}", 0)
+            else:
+                world.tracker.moved(name, Point(i, 0), 0, epoch=5)
+
+    come_and_go(range(2))  # whatever has to be compiled is
+    tracemalloc.start()
+    used = []
+    for numbers in (range(60), range(60, 120), range(120, 420)):
+        come_and_go(numbers)
+        gc.collect()
+        used.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert used[2] - used[1] < 15_000  # 50 bytes each: tables grow by leaps, not for ever
+
+
+def test_who_was_forgotten_is_asked_and_who_was_not_is_told_at_once():
+    world = World()
+    world.publish(event("e1", 5, 0))
+    world.tracker.moved("ann", Point(0, 0), 0, epoch=7)
+    assert [type(m) for m in world.join(ann())] == [Notice, LocationRequest]
+    world.tracker.left("s1", 0)
+    assert world.tracker.epoch_of("ann") == 7
+    assert world.tracker.moved("ann", Point(0, 0), 0, epoch=3) == [LocationRequest("ann", 7)]
+    for i in range(1100):
+        world.tracker.moved(f"phone {i}", Point(0, 0), 0)
+    assert world.tracker.epoch_of("ann") == 0
+    assert world.join(ann(id="s2")) == [LocationRequest("ann", 0)]
+    world.clients["ann"].epoch = 7
+    world.move("ann", Point(0, 0))
+    assert world.told[-1] == ("s2", "e1")
+    assert world.tracker.epoch_of("ann") == 8
+
+
+def test_a_notice_of_an_event_that_is_gone_is_repeated_and_then_forgotten():
+    world = World(patience_s=10.0)
+    world.join(ann())
+    lost = event("e1", 100, 0)
+    world.matcher.add_events([lost])
+    world.places["e1"] = lost.location
+    (notice, _) = world.tracker.moved("ann", Point(0, 0), 0)
+    assert isinstance(notice, Notice)
+    world.retract("e1")
+    assert [m.event_id for m in world.tracker.due(11 * S) if isinstance(m, Notice)] == ["e1"]
+    world.tracker.delivered("s1", "e1")
+    assert world.tracker.due(30 * S) == []
+    world.publish(event("e1", 200, 0))  # another one under its id is a new one
+    found = world.tracker.moved("ann", Point(0, 0), 31 * S)
+    assert [m.event_id for m in found if isinstance(m, Notice)] == ["e1"]
 
 
 @pytest.mark.parametrize("everything", [True, False])

@@ -20,6 +20,7 @@ PROMISED = {
     "Composite",
     "Event",
     "Matcher",
+    "Mover",
     "NearcastError",
     "Point",
     "Polygon",

@@ -1,5 +1,5 @@
 // Safe regions in the browser: decode what SafeRegion.encode wrote, and test points.
-// The format is docs/safe-region-format.md, version 1. No dependencies.
+// The format is docs/safe-region-format.md, versions 1 and 2. No dependencies.
 
 const EARTH_RADIUS_M = 6371008.8;
 const FARTHEST_M = (EARTH_RADIUS_M * Math.PI) / 4;
@@ -119,7 +119,7 @@ function spread(value) {
 }
 
 class Cells {
-  constructor(globe, view, from, end) {
+  constructor(globe, view, from, end, version) {
     if (end - from < GRID) refuse("it ends too early");
     const f64 = (at) => view.getFloat64(from + at, true);
     this.globe = globe;
@@ -129,7 +129,15 @@ class Cells {
     const way = view.getUint8(from + 49);
     const discs = view.getUint16(from + 50, true);
     const size = view.getUint32(from + 52, true);
-    if (this.order > 15 || way > 1 || end - from - GRID !== size + 12 * discs) refuse("its lengths do not agree");
+    const after = from + GRID + size + 12 * discs;
+    let bars = 0;
+    let whole = after;
+    if (version === 2) {
+      if (after + 2 > end) refuse("it ends too early");
+      bars = view.getUint16(after, true);
+      whole = after + 2 + 20 * bars;
+    }
+    if (this.order > 15 || way > 1 || whole !== end) refuse("its lengths do not agree");
     const finite = [this.px, this.py, this.x0, this.y0, this.cell].every(Number.isFinite);
     if (!finite || !(this.cell > 0) || !(this.reach >= 0) || (globe && this.reach > FARTHEST_M)) refuse("its grid is no grid");
     const limit = 4 ** this.order;
@@ -140,6 +148,12 @@ class Cells {
       const disc = [0, 4, 8].map((k) => view.getFloat32(at + k, true));
       if (!disc.every(Number.isFinite)) refuse("a disc is not finite");
       this.discs.push(disc);
+    }
+    this.bars = [];
+    for (let i = 0, at = after + 2; i < bars; i++, at += 20) {
+      const bar = [0, 4, 8, 12, 16].map((k) => view.getFloat32(at + k, true));
+      if (!bar.every(Number.isFinite)) refuse("a bar is not finite");
+      this.bars.push(bar);
     }
     this.sin0 = globe ? Math.sin(this.py * RADIANS) : 0;
     this.cos0 = globe ? Math.cos(this.py * RADIANS) : 1;
@@ -180,6 +194,16 @@ class Cells {
       const dx = u - cx;
       const dy = v - cy;
       if (dx * dx + dy * dy <= radius * radius) return false;
+    }
+    for (const [ax, ay, bx, by, reach] of this.bars) {
+      let dx = bx - ax;
+      let dy = by - ay;
+      const length = dx * dx + dy * dy;
+      let along = length > 0 ? ((u - ax) * dx + (v - ay) * dy) / length : 0;
+      along = Math.min(1, Math.max(0, along));
+      dx = ax + along * dx - u;
+      dy = ay + along * dy - v;
+      if (dx * dx + dy * dy <= reach * reach) return false;
     }
     return true;
   }
@@ -230,11 +254,12 @@ export function decode(bytes) {
   if (bytes.length < HEAD + 4) refuse("too short");
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes[0] !== 0x6e || bytes[1] !== 0x52) refuse("it begins with 'nR'");
-  if (bytes[2] !== 1) refuse("this reader knows version 1");
+  const version = bytes[2];
+  if (version !== 1 && !(version === 2 && bytes[3] === 0)) refuse("this reader knows versions 1 and 2");
   const end = bytes.length - 4;
   if (crc32(bytes.subarray(0, end)) !== view.getUint32(end, true)) refuse("its checksum is wrong");
   if (bytes[3] >= KINDS.length || bytes[4] > 1) refuse("its kind or space is not known");
-  const shape = new KINDS[bytes[3]](bytes[4] === 0, view, HEAD, end);
+  const shape = new KINDS[bytes[3]](bytes[4] === 0, view, HEAD, end, version);
   return {
     epoch: Number(view.getBigUint64(5, true)),
     space: bytes[4] === 0 ? "globe" : "planar",

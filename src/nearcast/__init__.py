@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nearcast.broker.replies import Notification, Reply
     from nearcast.cpsl.composite import Composite
     from nearcast.matcher import Matcher
-    from nearcast.mobility.client import Client
+    from nearcast.mobility.mover import Mover
     from nearcast.mobility.safe_region import SafeRegion
 
 __version__ = "0.1.0"
@@ -37,10 +37,10 @@ __all__ = [
     "Box",
     "Broker",
     "Circle",
-    "Client",
     "Composite",
     "Event",
     "Matcher",
+    "Mover",
     "NearcastError",
     "Notification",
     "Point",
@@ -54,9 +54,9 @@ __all__ = [
 # What needs the compiler or Arrow is imported when first used: `import nearcast` is quick.
 _LAZY = {
     "Broker": "nearcast.bootstrap",
-    "Client": "nearcast.mobility.client",
     "Composite": "nearcast.cpsl.composite",
     "Matcher": "nearcast.matcher",
+    "Mover": "nearcast.mobility.mover",
     "Notification": "nearcast.broker.replies",
     "Reply": "nearcast.broker.replies",
     "SafeRegion": "nearcast.mobility.safe_region",

@@ -77,7 +77,7 @@ class Reply(Sequence[Notification]):
         return f"Reply({', '.join(parts)})"
 
     def messages(self, subscriber: str) -> list[Message]:
-        """The part of one subscriber, as `nearcast.mobility.client.Client` takes it."""
+        """The part of one subscriber, as `nearcast.mobility.mover.Mover` takes it."""
         out: list[Message] = [
             Notice(told.subscription_id, subscriber, told.event.id, told.at)
             for told in self._notifications

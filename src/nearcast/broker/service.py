@@ -304,7 +304,7 @@ class Service:
         """A subscriber reports a place: told what is within reach, and given a safe region.
 
         `heading` is in degrees clockwise from north, `speed` in metres a second. `epoch` is
-        the number of a `Client`'s report. A subscriber may move before it subscribes.
+        the number of a `Mover`'s report. A subscriber may move before it subscribes.
         """
         check_id(subscriber, "subscriber")
         _check_type("place", place, Point)

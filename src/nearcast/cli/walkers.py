@@ -23,7 +23,7 @@ from nearcast.datasets.base import EPOCH
 from nearcast.datasets.city import City
 from nearcast.datasets.movers import Positions
 from nearcast.matcher import Matcher
-from nearcast.mobility.client import Client
+from nearcast.mobility.mover import Mover
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Point
 from nearcast.model.subscriptions import Subscription
@@ -86,8 +86,8 @@ class _Walk:
         return [event_of(row) for batch in batches for row in batch.to_pylist()]
 
     @cached_property
-    def phones(self) -> list[Client]:
-        return [Client(str(s.subscriber)) for s in self.subscriptions]
+    def phones(self) -> list[Mover]:
+        return [Mover(str(s.subscriber)) for s in self.subscriptions]
 
     def steps(self) -> Iterator[int]:
         """One step after the other: what was offered until then appears, then everybody moves."""
@@ -120,7 +120,7 @@ class _Walk:
                 )  # fmt: skip
                 self._heard(phone, reply, step)
 
-    def _heard(self, phone: Client, reply: Reply, step: int) -> None:
+    def _heard(self, phone: Mover, reply: Reply, step: int) -> None:
         for message in reply.messages(phone.subscriber):
             phone.received(message)
         for region in reply.safe_regions.values():

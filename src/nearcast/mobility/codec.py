@@ -1,6 +1,7 @@
-"""The safe region as bytes, version 1 (`docs/safe-region-format.md`).
+"""The safe region as bytes, versions 1 and 2 (`docs/safe-region-format.md`).
 
-Cells go as runs in z-order, by WAH or Roaring, whichever is smaller; discs beside them.
+Cells go as runs in z-order, by WAH or Roaring, whichever is smaller; discs beside them, and
+bars, which make it version 2.
 Numbers are little-endian. The last four bytes are a CRC-32 of the others: what was damaged on
 its way is refused, never taken for a region.
 """
@@ -14,13 +15,21 @@ import zlib
 from nearcast.errors import ValidationError
 from nearcast.mobility import roaring, wah
 from nearcast.mobility.plane import FARTHEST_M, Plane
-from nearcast.mobility.safe_region import Ball, Cells, SafeRegion, Shape, Sites
+from nearcast.mobility.safe_region import (
+    Ball,
+    Cells,
+    SafeRegion,
+    Shape,
+    Sites,
+    single_bar,
+    single_disc,
+)
 from nearcast.model.geometry import Space
 
 __all__ = ["decode", "encode"]
 
 _MAGIC = b"nR"
-_VERSION = 1
+_PLAIN, _BARRED = 1, 2
 _CELLS, _SITES, _BALL = 0, 1, 2
 _WAH, _ROARING = 0, 1
 _HEAD = struct.Struct("<2sBBBQ")
@@ -39,7 +48,8 @@ def encode(region: SafeRegion) -> bytes:
     else:
         kind, space = _BALL, shape.space
         body = struct.pack("<ddd", shape.x, shape.y, shape.radius)
-    head = _HEAD.pack(_MAGIC, _VERSION, kind, _SPACES.index(space), region.epoch)
+    version = _BARRED if isinstance(shape, Cells) and shape.bars else _PLAIN
+    head = _HEAD.pack(_MAGIC, version, kind, _SPACES.index(space), region.epoch)
     whole = head + body
     return whole + struct.pack("<I", zlib.crc32(whole))
 
@@ -54,26 +64,17 @@ def _cells(shape: Cells) -> bytes:
         p.x0, p.y0, p.reach_m, shape.x0, shape.y0, shape.cell, shape.order, way,
         len(shape.discs), len(ways[way]),
     )  # fmt: skip
-    discs = b"".join(_disc(*disc) for disc in shape.discs)
-    return head + ways[way] + discs
+    discs = b"".join(struct.pack("<fff", *_finite(single_disc(disc))) for disc in shape.discs)
+    if not shape.bars:
+        return head + ways[way] + discs
+    bars = b"".join(struct.pack("<fffff", *_finite(single_bar(bar))) for bar in shape.bars)
+    return head + ways[way] + discs + struct.pack("<H", len(shape.bars)) + bars
 
 
-def _disc(x: float, y: float, radius: float) -> bytes:
-    """Three float32 whose disc holds the given one."""
-    near_x, near_y = _single(x), _single(y)
-    shift = math.hypot(near_x - x, near_y - y)
-    if not (math.isfinite(shift)):
-        raise ValidationError("disc", (x, y), "a disc must be within the reach of a float32")
-    wide = (radius + shift) * (1 + 2.0**-22) + 1e-30
-    return struct.pack("<fff", near_x, near_y, wide)
-
-
-def _single(value: float) -> float:
-    try:
-        single: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    except OverflowError:
-        return math.inf
-    return single
+def _finite(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    if not all(map(math.isfinite, numbers)):
+        raise ValidationError("region", numbers, "discs and bars are float32 numbers")
+    return numbers
 
 
 def _sites(shape: Sites) -> bytes:
@@ -91,22 +92,22 @@ def decode(data: bytes) -> SafeRegion:
     magic, version, kind, space_number, epoch = _HEAD.unpack_from(data)
     if magic != _MAGIC:
         raise ValidationError("region", magic, "a safe region begins with 'nR'")
-    if version != _VERSION:
-        raise ValidationError("region", version, f"this reader knows version {_VERSION}")
+    if version not in (_PLAIN, _BARRED) or (version == _BARRED and kind != _CELLS):
+        raise ValidationError("region", version, "this reader knows versions 1 and 2")
     if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
         raise ValidationError("region", len(data), "its checksum is wrong: ask for it again")
     if space_number >= len(_SPACES):
         raise ValidationError("region", space_number, "its space is 0 (globe) or 1 (planar)")
     space, body = _SPACES[space_number], data[_HEAD.size : -4]
     try:
-        return SafeRegion(epoch, _shape(kind, space, body))
+        return SafeRegion(epoch, _shape(kind, space, body, version == _BARRED))
     except struct.error:
         raise ValidationError("region", len(data), "it ends too early") from None
 
 
-def _shape(kind: int, space: Space, body: bytes) -> Shape:
+def _shape(kind: int, space: Space, body: bytes, barred: bool) -> Shape:
     if kind == _CELLS:
-        return _read_cells(space, body)
+        return _read_cells(space, body, barred)
     if kind == _SITES:
         return _read_sites(space, body)
     if kind == _BALL:
@@ -117,10 +118,13 @@ def _shape(kind: int, space: Space, body: bytes) -> Shape:
     raise ValidationError("region", kind, "its kind is 0 (cells), 1 (sites) or 2 (ball)")
 
 
-def _read_cells(space: Space, body: bytes) -> Cells:
+def _read_cells(space: Space, body: bytes, barred: bool) -> Cells:
     px, py, reach, x0, y0, cell, order, way, discs, size = _GRID.unpack_from(body)
     rest = body[_GRID.size :]
-    if order > _DEEPEST or way > _ROARING or len(rest) != size + 12 * discs:
+    end = size + 12 * discs
+    bars = struct.unpack_from("<H", rest, end)[0] if barred else 0
+    whole = end + (2 + 20 * bars if barred else 0)
+    if order > _DEEPEST or way > _ROARING or len(rest) != whole:
         raise ValidationError("region", (order, way, len(rest)), "its lengths do not agree")
     finite = all(map(math.isfinite, (px, py, x0, y0, cell)))
     if not finite or cell <= 0 or not reach >= 0 or (space == "globe" and reach > FARTHEST_M):
@@ -128,11 +132,12 @@ def _read_cells(space: Space, body: bytes) -> Cells:
     limit = 1 << (2 * order)
     reader = wah.read if way == _WAH else roaring.read
     starts, stops = reader(rest[:size], limit) if size else ([], [])
-    found = tuple(struct.iter_unpack("<fff", rest[size:]))
-    if not all(map(math.isfinite, (n for disc in found for n in disc))):
-        raise ValidationError("region", discs, "a disc is not finite")
+    round_ = tuple(struct.iter_unpack("<fff", rest[size:end]))
+    long = tuple(struct.iter_unpack("<fffff", rest[end + 2 :] if barred else b""))
+    if not all(map(math.isfinite, (n for each in (*round_, *long) for n in each))):
+        raise ValidationError("region", (discs, bars), "a disc or bar is not finite")
     plane = Plane(space, px, py, reach)
-    return Cells(plane, x0, y0, cell, order, tuple(starts), tuple(stops), found)
+    return Cells(plane, x0, y0, cell, order, tuple(starts), tuple(stops), round_, long)
 
 
 def _read_sites(space: Space, body: bytes) -> Sites:

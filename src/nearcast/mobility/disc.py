@@ -1,5 +1,7 @@
 """`disc`, our method: cells that an event's disc covers in part stay, and the client gets the disc.
 
+Of an extended event the client gets the edges, as bars.
+
 Elaps' grid methods leave out every cell that comes within r of an event; a subscriber whose
 own cell is among them reports at every step. Here the client tests the nearest discs itself,
 so crossing a disc's border is a delivery and nothing else. The outer border is chosen by
@@ -17,22 +19,26 @@ import numpy as np
 from nearcast.mobility import kernels
 from nearcast.mobility.grid import Grid, fits, local_window
 from nearcast.mobility.plane import EARTH_RADIUS_M, FARTHEST_M, Plane
+from nearcast.mobility.safe_region import Bar, Disc, single_bar, single_disc
 from nearcast.mobility.situation import (
     Built,
+    Drawn,
     Look,
-    Obstacles,
     Situation,
     ball,
     cell_built,
+    holding,
     on_map,
     rates_on,
     slack,
+    states_of,
 )
 from nearcast.mobility.statistics import TURNS
 
 __all__ = ["MOST_DISCS", "build"]
 
-#: More discs than this are not sent; beyond them, cells that meet an event are left out.
+#: More discs than this are not sent, nor more bars; beyond them, cells that meet an event are
+#: left out.
 MOST_DISCS = 60
 _COSINE = np.cos(np.radians(TURNS))
 _ECCENTRICITIES = np.array([0.0, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96])
@@ -43,11 +49,14 @@ _ROUNDS = 6
 
 
 def build(situation: Situation, look: Look) -> Built:
-    """A safe region round a subscriber and its impact region.
+    """A safe region that holds the subscriber's place, and its impact region.
 
     Costs a search of the surroundings or two and a growth over some thousand cells.
     """
-    s = situation
+    return holding(situation, look, _built(situation, look))
+
+
+def _built(s: Situation, look: Look) -> Built:
     if s.radius > FARTHEST_M / 3 or not s.radius < 1e140:
         return ball(s, look, math.pi * EARTH_RADIUS_M if s.space == "globe" else math.inf)
     directed = s.heading is not None and s.speed > 0
@@ -63,7 +72,7 @@ def build(situation: Situation, look: Look) -> Built:
     found = look(s.x, s.y, look_to + s.radius)
     best = None
     for _ in range(_ROUNDS):
-        crowd = found.x.size / (math.pi * (look_to + s.radius) ** 2)
+        crowd = (found.x.size + len(found.shapes)) / (math.pi * (look_to + s.radius) ** 2)
         deliveries = 2 * s.radius * s.speed * crowd
         e, size, _ = kernels.best_shape(
             s.speed, density, s.radius, deliveries, cosine, weight, shapes, least, most
@@ -88,7 +97,7 @@ def _attempt(
 ) -> Built | None:  # fmt: skip
     """Search an ellipse's surroundings and grow; look farther where growth wants to go on."""
     built: Built | None = None
-    for _ in range(_ROUNDS):
+    for tries in range(_ROUNDS):
         long = size / (1 - e * e)
         grid, centre, limit = _window(s, e * long, 1.5 * long, size)
         if grid is None:
@@ -96,8 +105,10 @@ def _attempt(
         lon, lat = grid.plane.from_map_many(*centre)
         more = slack(s)
         seen = look(float(lon), float(lat), limit + s.radius + grid.cell)
-        if seen.x.size > 40 * MOST_DISCS and size > s.scale / 32:
-            size /= 2  # so crowded that the region ends at the next few discs anyway
+        crowded = seen.x.size > 40 * MOST_DISCS  # it ends at the next few discs anyway
+        coarse = bool(seen.shapes) and 1.5 * grid.cell > s.radius  # no bar is tested exactly
+        if (crowded or coarse) and size > s.scale / 32 and tries + 1 < _ROUNDS:
+            size /= 2
             continue
         built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), e, deliveries,
                                  cosine, weight, centre, limit, more)  # fmt: skip
@@ -132,15 +143,13 @@ def _window(
 
 
 def _grown(
-    s: Situation, grid: Grid, seen: Obstacles, e: float, deliveries: float,
+    s: Situation, grid: Grid, seen: Drawn, e: float, deliveries: float,
     cosine: np.ndarray, weight: np.ndarray, centre: tuple[float, float], limit: float, more: float,
 ) -> tuple[Built, bool]:  # fmt: skip
     u, v = grid.plane.to_map(s.x, s.y)
-    gap = np.hypot(seen.x - u, seen.y - v) - seen.reach
-    order = np.argsort(gap, kind="stable")
-    seen = Obstacles(seen.x[order], seen.y[order], seen.reach[order])
-    discs = min(MOST_DISCS, order.size)
-    state = kernels.mark(grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, *seen, discs)
+    seen = _nearest_first(seen, u, v)
+    discs, bars = min(MOST_DISCS, seen.x.size), min(MOST_DISCS, len(seen.bars))
+    state = states_of(grid, seen, discs, bars)
     half = kernels.stamp_of(s.radius * grid.plane.stretch + more, grid.cell)
     beta = -1.0 if s.beta is None else s.beta
     safe, impact, at_limit = kernels.grow(
@@ -148,22 +157,33 @@ def _grown(
         rates_on(grid, s.rates), 2, *s.ahead, e, s.radius, s.speed, deliveries, cosine, weight,
         beta, *centre, limit - grid.cell, _MOST_CELLS,
     )  # fmt: skip
-    near = _touching(grid, safe, seen, discs)
     size = math.sqrt(safe.size / math.pi) * grid.cell
-    return cell_built(grid, safe, impact, near, size), bool(at_limit)
+    near = _touching(grid, safe, seen, discs, bars)
+    return cell_built(grid, safe, impact, size, *near), bool(at_limit)
+
+
+def _nearest_first(seen: Drawn, u: float, v: float) -> Drawn:
+    order = np.argsort(np.hypot(seen.x - u, seen.y - v) - seen.reach, kind="stable")
+    bars = seen.bars
+    if len(bars):
+        bars = bars[np.argsort(kernels.bar_gaps(bars, u, v), kind="stable")]
+    return Drawn(seen.x[order], seen.y[order], seen.reach[order], bars, seen.insides)
 
 
 def _touching(
-    grid: Grid, safe: np.ndarray, seen: Obstacles, discs: int
-) -> tuple[tuple[float, float, float], ...]:
-    """The discs that come near any chosen cell; the others need not be sent."""
-    if safe.size == 0 or discs == 0:
-        return ()
-    near = kernels.touched(
-        grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, safe,
-        seen.x[:discs], seen.y[:discs], seen.reach[:discs],
-    )  # fmt: skip
-    chosen = np.flatnonzero(near)
-    return tuple(
-        (float(seen.x[i]), float(seen.y[i]), float(seen.reach[i])) for i in chosen.tolist()
+    grid: Grid, safe: np.ndarray, seen: Drawn, discs: int, bars: int
+) -> tuple[tuple[Disc, ...], tuple[Bar, ...]]:
+    """The discs and bars that come near any chosen cell; the others need not be sent."""
+    if safe.size == 0:
+        return (), ()
+    where = (grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, safe)
+    chosen = np.stack([seen.x[:discs], seen.y[:discs], seen.reach[:discs]], axis=1)
+    if discs:
+        chosen = chosen[kernels.touched(*where, *(column.copy() for column in chosen.T))]
+    others = seen.bars[:bars]
+    if bars:
+        others = others[kernels.touched_bars(*where, others)]
+    return (
+        tuple(single_disc((x, y, r)) for x, y, r in chosen.tolist()),
+        tuple(single_bar((ax, ay, bx, by, r)) for ax, ay, bx, by, r in others.tolist()),
     )

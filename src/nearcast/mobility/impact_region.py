@@ -9,11 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.mobility import kernels
 from nearcast.mobility.grid import Grid
 from nearcast.mobility.plane import distance
-from nearcast.model.geometry import Space
+from nearcast.mobility.shapes import gap_of, outline_of
+from nearcast.model.geometry import Location, Space
 
-__all__ = ["AnywhereImpact", "BallImpact", "CellImpact", "Impact"]
+__all__ = ["BallImpact", "CellImpact", "Impact"]
 
 
 class Impact(Protocol):
@@ -21,6 +23,9 @@ class Impact(Protocol):
 
     def covers(self, x: float, y: float) -> bool:
         """Whether an event at this place may break the safe region. Never too small."""
+
+    def meets(self, location: Location) -> bool:
+        """Whether an extended event may break the safe region."""
 
     def around(self) -> tuple[float, float, float] | None:
         """A circle (x, y, radius) that holds all of it; None for everywhere."""
@@ -44,6 +49,22 @@ class CellImpact:
         """Whether the cell of a place belongs to it."""
         at = self.grid.cell_at(*self.grid.plane.to_map(x, y))
         return at >= 0 and bool(self.cells[at])
+
+    def meets(self, location: Location) -> bool:
+        """Whether a cell that the shape meets belongs to it."""
+        circle, g = self.around(), self.grid
+        if circle is None or gap_of(location, g.plane.space, *circle) > 0:
+            return False
+        outline = outline_of(location, g.plane, 0.0)
+        if outline is None:
+            return True
+        where = (g.x0, g.y0, g.cell, g.columns, g.rows)
+        rim = outline.slop + 1e-9 * g.cell
+        bars = np.hstack([outline.edges, np.full((len(outline.edges), 1), rim)])
+        state = np.zeros(self.cells.size, np.uint8)
+        kernels.mark_bars(*where, bars, 0, state)
+        kernels.mark_inside(*where, outline.polygon, state)
+        return bool(np.any((state == kernels.UNSAFE) & self.cells))
 
     def around(self) -> tuple[float, float, float] | None:
         """The circle round its bounding box."""
@@ -72,19 +93,10 @@ class BallImpact:
         """Whether a place is near enough."""
         return distance(self.space, x, y, self.x, self.y) <= self.radius
 
+    def meets(self, location: Location) -> bool:
+        """Whether a shape comes near enough."""
+        return gap_of(location, self.space, self.x, self.y, self.radius) <= 0
+
     def around(self) -> tuple[float, float, float] | None:
         """Itself."""
         return None if self.radius == math.inf else (self.x, self.y, self.radius)
-
-
-@dataclass(frozen=True, slots=True)
-class AnywhereImpact:
-    """Everywhere: any matching event may break the region."""
-
-    def covers(self, x: float, y: float) -> bool:  # noqa: ARG002
-        """Always."""
-        return True
-
-    def around(self) -> tuple[float, float, float] | None:
-        """Everywhere."""
-        return None

@@ -16,6 +16,7 @@ from nearcast.mobility.grid import WIDEST, Grid, fits, local_window
 from nearcast.mobility.plane import EARTH_RADIUS_M, FARTHEST_M, Plane
 from nearcast.mobility.situation import (
     Built,
+    Ints,
     Look,
     Situation,
     ball,
@@ -23,6 +24,7 @@ from nearcast.mobility.situation import (
     on_map,
     rates_on,
     slack,
+    states_of,
 )
 
 __all__ = ["build_gm", "build_idgm", "build_igm"]
@@ -51,7 +53,7 @@ def build_gm(situation: Situation, look: Look) -> Built:
     middle = (grid.x0 + grid.columns * grid.cell / 2, grid.y0 + grid.rows * grid.cell / 2)
     lon, lat = grid.plane.from_map_many(*middle)
     seen = on_map(look(float(lon), float(lat), wide + s.radius * 1.2), grid.plane, more)
-    state = kernels.mark(grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, *seen, 0)
+    state = states_of(grid, seen, 0, 0)
     free = (state == kernels.FREE).reshape(grid.rows, grid.columns)
     rim = half.size // 2 + 1
     inner = np.zeros_like(free)
@@ -62,7 +64,7 @@ def build_gm(situation: Situation, look: Look) -> Built:
     impact = np.flatnonzero(kernels.dilate(grid.columns, grid.rows, inner.ravel(), half)).astype(
         np.int32
     )
-    return cell_built(grid, safe, impact, (), wide)
+    return cell_built(grid, safe, _with_own(s, grid, impact, half), wide)
 
 
 def _whole(s: Situation) -> tuple[Grid, np.ndarray]:
@@ -103,7 +105,7 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
         u, v = grid.plane.to_map(s.x, s.y)
         more = slack(s)
         seen = on_map(look(s.x, s.y, known + 1.2 * s.radius + grid.cell), grid.plane, more)
-        state = kernels.mark(grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, *seen, 0)
+        state = states_of(grid, seen, 0, 0)
         half = kernels.stamp_of(s.radius * grid.plane.stretch + more, grid.cell)
         safe, impact, at_limit = kernels.grow(
             grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, half,
@@ -116,8 +118,28 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
                 far = np.hypot(grid.x0 + (safe % grid.columns + 0.5) * grid.cell - u,
                                grid.y0 + (safe // grid.columns + 0.5) * grid.cell - v)  # fmt: skip
                 size = float(far.max())
-            return cell_built(grid, safe, impact, (), size)
+            return cell_built(grid, safe, _with_own(s, grid, impact, half), size)
         known *= 2
+
+
+def _with_own(s: Situation, grid: Grid, impact: Ints, half: np.ndarray) -> Ints:
+    """Impact cells, and those that an event in reach of the subscriber's own cell may be in.
+
+    That cell is often not safe. Then the subscriber cannot be silent where it is, and is asked
+    whenever something comes within its reach.
+    """
+    own = grid.cell_at(*grid.plane.to_map(s.x, s.y))
+    if own < 0:
+        return impact
+    row, column = divmod(own, grid.columns)
+    high = half.size // 2
+    parts = [impact]
+    for k, wide in enumerate(half.tolist()):
+        at = row + k - high
+        if wide >= 0 and 0 <= at < grid.rows:
+            first, last = max(column - wide, 0), min(column + wide, grid.columns - 1)
+            parts.append(np.arange(at * grid.columns + first, at * grid.columns + last + 1))
+    return np.unique(np.concatenate(parts)).astype(np.int32)
 
 
 def _window(s: Situation, known: float) -> tuple[Grid, float, bool]:

@@ -2,7 +2,8 @@
 
 All of it happens on a flat map (`nearcast.mobility.plane`). A grid has its corner at
 (x0, y0), cells of side `cell`, `columns` × `rows` of them; cell number = row · columns +
-column. Obstacles are events to keep away from: x, y and how far (`reach`).
+column. Obstacles are events to keep away from: x, y and how far (`reach`); of extended ones
+the edges are *bars* (ax, ay, bx, by, reach), and the inside is marked on its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ import math
 import numpy as np
 
 from nearcast.jit import kernel
+from nearcast.kernels.geometry import (
+    EARTH_RADIUS_M,
+    point_in_polygon,
+    polygon_distance,
+    project,
+    segment_distance,
+)
 
 FREE, PARTLY, UNSAFE = 0, 1, 2
 
@@ -70,6 +78,176 @@ def mark(x0, y0, cell, columns, rows, x, y, reach, discs):
                 elif state[at] == FREE:
                     state[at] = PARTLY
     return state
+
+
+@kernel
+def _bar_gap(ax, ay, bx, by, left, bottom, cell):
+    """The distance between a segment and a square cell; 0 where they meet."""
+    low, high = 0.0, 1.0  # the part of the segment between the cell's sides, if any
+    for k in range(2):
+        start, end = (ax, bx) if k == 0 else (ay, by)
+        near = left if k == 0 else bottom
+        step = end - start
+        if step == 0.0:
+            if start < near or start > near + cell:
+                high = -1.0
+            continue
+        first, last = (near - start) / step, (near + cell - start) / step
+        low, high = max(low, min(first, last)), min(high, max(first, last))
+    if low <= high:
+        return 0.0
+    best = min(
+        math.hypot(_gap(ax, left, left + cell), _gap(ay, bottom, bottom + cell)),
+        math.hypot(_gap(bx, left, left + cell), _gap(by, bottom, bottom + cell)),
+    )
+    for k in range(4):
+        x, y = left + (k & 1) * cell, bottom + (k >> 1) * cell
+        best = min(best, segment_distance(x, y, ax, ay, bx, by))
+    return best
+
+
+@kernel
+def mark_bars(x0, y0, cell, columns, rows, bars, tested, state):
+    """Mark cells within reach of the edges of extended obstacles, as `mark` does.
+
+    The client tests the first `tested` bars. It tests no inside: where a bar reaches less
+    far than a cell is long, a cell that it meets may hold some of it.
+    """
+    for i in range(len(bars)):
+        ax, ay, bx, by, far = bars[i, 0], bars[i, 1], bars[i, 2], bars[i, 3], bars[i, 4]
+        exactly = i < tested and far >= 1.4143 * cell
+        first = _column_of(min(ax, bx) - far, x0, cell, columns)
+        last = _column_of(max(ax, bx) + far, x0, cell, columns)
+        low = _column_of(min(ay, by) - far, y0, cell, rows)
+        high = _column_of(max(ay, by) + far, y0, cell, rows)
+        for row in range(low, high + 1):
+            bottom = y0 + row * cell
+            for column in range(first, last + 1):
+                at = row * columns + column
+                left = x0 + column * cell
+                if state[at] == UNSAFE or _bar_gap(ax, ay, bx, by, left, bottom, cell) > far:
+                    continue
+                covered = True
+                for k in range(4):
+                    x, y = left + (k & 1) * cell, bottom + (k >> 1) * cell
+                    covered = covered and segment_distance(x, y, ax, ay, bx, by) <= far
+                state[at] = UNSAFE if covered or not exactly else PARTLY
+
+
+@kernel
+def mark_inside(x0, y0, cell, columns, rows, polygon, state):
+    """Mark cells whose middle lies in a polygon UNSAFE: all others are crossed by its edges."""
+    rings = int(polygon[0])
+    total = (polygon.size - 1 - rings) // 2
+    cross = np.empty(total)
+    for row in range(rows):
+        y = y0 + (row + 0.5) * cell
+        at, count = 1 + rings, 0
+        for r in range(rings):
+            n = int(polygon[1 + r])
+            for i in range(n):
+                j = i + 1 if i + 1 < n else 0
+                ax, ay = polygon[at + 2 * i], polygon[at + 2 * i + 1]
+                bx, by = polygon[at + 2 * j], polygon[at + 2 * j + 1]
+                if (ay > y) != (by > y):
+                    cross[count] = ax + (y - ay) / (by - ay) * (bx - ax)
+                    count += 1
+            at += 2 * n
+        spans = np.sort(cross[:count])
+        for k in range(0, count - 1, 2):
+            first = _column_of(spans[k] - cell / 2, x0, cell, columns)
+            last = _column_of(spans[k + 1] + cell / 2, x0, cell, columns)
+            for column in range(first, last + 1):
+                if spans[k] <= x0 + (column + 0.5) * cell <= spans[k + 1]:
+                    state[row * columns + column] = UNSAFE
+
+
+@kernel
+def bar_gaps(bars, x, y):
+    """How far a place is from the reach of each bar."""
+    out = np.empty(len(bars))
+    for i in range(len(bars)):
+        out[i] = segment_distance(x, y, bars[i, 0], bars[i, 1], bars[i, 2], bars[i, 3]) - bars[i, 4]
+    return out
+
+
+@kernel
+def touched_bars(x0, y0, cell, columns, rows, safe, bars):
+    """Which bars come within reach of some chosen cell."""
+    chosen = np.zeros(columns * rows, np.bool_)
+    for at in safe:
+        chosen[at] = True
+    out = np.zeros(len(bars), np.bool_)
+    for i in range(len(bars)):
+        ax, ay, bx, by, far = bars[i, 0], bars[i, 1], bars[i, 2], bars[i, 3], bars[i, 4]
+        first = _column_of(min(ax, bx) - far, x0, cell, columns)
+        last = _column_of(max(ax, bx) + far, x0, cell, columns)
+        low = _column_of(min(ay, by) - far, y0, cell, rows)
+        high = _column_of(max(ay, by) + far, y0, cell, rows)
+        for row in range(low, high + 1):
+            for column in range(first, last + 1):
+                if out[i] or not chosen[row * columns + column]:
+                    continue
+                left, bottom = x0 + column * cell, y0 + row * cell
+                out[i] = _bar_gap(ax, ay, bx, by, left, bottom, cell) <= far
+    return out
+
+
+@kernel
+def shape_gap(polygon, x, y, globe):
+    """The distance from a place to a box or polygon, 0 inside: by the definition of a match."""
+    if not globe:
+        return polygon_distance(polygon, x, y)
+    for k in range(-1, 2):
+        if point_in_polygon(polygon, 0, x + 360.0 * k, y):
+            return 0.0
+    drawn = project(polygon, x, y)
+    nearest = np.inf
+    for i in range(1 + int(drawn[0]), drawn.size, 2):
+        nearest = min(nearest, math.hypot(drawn[i], drawn[i + 1]))
+    if nearest <= EARTH_RADIUS_M * math.pi / 2:
+        return polygon_distance(drawn, 0.0, 0.0)
+    return nearest
+
+
+@kernel
+def cut(polygon, longest):
+    """Polygon floats with more corners, so that no edge spans more than `longest` in x or y."""
+    rings = int(polygon[0])
+    pieces = 0
+    at = 1 + rings
+    for r in range(rings):
+        n = int(polygon[1 + r])
+        for i in range(n):
+            pieces += _pieces(polygon, at, i, n, longest)
+        at += 2 * n
+    out = np.empty(1 + rings + 2 * pieces)
+    out[0] = rings
+    at, to = 1 + rings, 1 + rings
+    for r in range(rings):
+        n = int(polygon[1 + r])
+        begun = to
+        for i in range(n):
+            j = i + 1 if i + 1 < n else 0
+            ax, ay = polygon[at + 2 * i], polygon[at + 2 * i + 1]
+            bx, by = polygon[at + 2 * j], polygon[at + 2 * j + 1]
+            count = _pieces(polygon, at, i, n, longest)
+            for k in range(count):
+                out[to] = ax + (bx - ax) * k / count
+                out[to + 1] = ay + (by - ay) * k / count
+                to += 2
+        out[1 + r] = (to - begun) // 2
+        at += 2 * n
+    return out
+
+
+@kernel
+def _pieces(polygon, at, i, n, longest):
+    """Into how many pieces edge i of the ring of n corners at `at` is cut."""
+    j = i + 1 if i + 1 < n else 0
+    dx = abs(polygon[at + 2 * j] - polygon[at + 2 * i])
+    dy = abs(polygon[at + 2 * j + 1] - polygon[at + 2 * i + 1])
+    return max(1, math.ceil(max(dx, dy) / longest))
 
 
 @kernel

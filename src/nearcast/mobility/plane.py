@@ -18,7 +18,7 @@ import numpy.typing as npt
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Space
 
-__all__ = ["EARTH_RADIUS_M", "FARTHEST_M", "Plane", "distance"]
+__all__ = ["EARTH_RADIUS_M", "FARTHEST_M", "Plane", "distance", "distances"]
 
 EARTH_RADIUS_M = 6_371_008.8
 #: How far a map of the globe may go: an eighth of the way round, where `stretch` is 1.11.
@@ -35,6 +35,18 @@ def distance(space: Space, x1: float, y1: float, x2: float, y2: float) -> float:
     s, t = math.sin((p2 - p1) / 2), math.sin(math.radians(x2 - x1) / 2)
     a = s * s + math.cos(p1) * math.cos(p2) * t * t
     return 2 * EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(a)))
+
+
+def distances(space: Space, x: float, y: float, xs: Floats, ys: Floats) -> Floats:
+    """`distance` from one place to many."""
+    if space == "planar":
+        flat: Floats = np.hypot(xs - x, ys - y)
+        return flat
+    p1, p2 = math.radians(y), np.radians(ys)
+    s, t = np.sin((p2 - p1) / 2), np.sin(np.radians(xs - x) / 2)
+    a = s * s + math.cos(p1) * np.cos(p2) * t * t
+    found: Floats = 2 * EARTH_RADIUS_M * np.arcsin(np.minimum(1.0, np.sqrt(a)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,23 @@ from typing import TypeAlias
 from nearcast.mobility.plane import Plane, distance
 from nearcast.model.geometry import Point, Space
 
-__all__ = ["Ball", "Cells", "SafeRegion", "Shape", "Sites", "spread_bits"]
+__all__ = [
+    "Ball",
+    "Bar",
+    "Cells",
+    "Disc",
+    "SafeRegion",
+    "Shape",
+    "Sites",
+    "single_bar",
+    "single_disc",
+    "spread_bits",
+]
+
+#: x, y and radius on a map.
+Disc: TypeAlias = tuple[float, float, float]
+#: Two ends of a segment, and how far from it: ax, ay, bx, by, reach.
+Bar: TypeAlias = tuple[float, float, float, float, float]
 
 
 def _spread_table() -> tuple[int, ...]:
@@ -26,12 +43,40 @@ def spread_bits(value: int) -> int:
     return _SPREAD[value & 255] | _SPREAD[value >> 8 & 255] << 16
 
 
+def single_disc(disc: Disc) -> Disc:
+    """A disc of float32 numbers that holds the given one; infinite where there is none."""
+    x, y, radius = disc
+    near_x, near_y = _single(x), _single(y)
+    return near_x, near_y, _wider(radius, math.hypot(near_x - x, near_y - y))
+
+
+def single_bar(bar: Bar) -> Bar:
+    """A bar of float32 numbers that holds the given one; infinite where there is none."""
+    ax, ay, bx, by = map(_single, bar[:4])
+    shift = max(math.hypot(ax - bar[0], ay - bar[1]), math.hypot(bx - bar[2], by - bar[3]))
+    return ax, ay, bx, by, _wider(bar[4], shift)
+
+
+def _wider(radius: float, shift: float) -> float:
+    if shift == 0.0 and _single(radius) == radius:
+        return radius
+    return _single((radius + shift) * (1 + 2.0**-22) + 1e-30)
+
+
+def _single(value: float) -> float:
+    try:
+        single: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.inf
+    return single
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells of a grid, without some discs.
+    """Cells of a grid, without some discs and bars.
 
     Cells are numbered in z-order from the corner (x0, y0) of the map; `starts` and `stops`
-    are the runs of numbers that belong to the region. A disc is (x, y, radius) on the map.
+    are the runs of numbers that belong to the region.
     """
 
     plane: Plane
@@ -41,10 +86,11 @@ class Cells:
     order: int
     starts: Sequence[int]
     stops: Sequence[int]
-    discs: tuple[tuple[float, float, float], ...] = ()
+    discs: tuple[Disc, ...] = ()
+    bars: tuple[Bar, ...] = ()
 
     def contains(self, x: float, y: float) -> bool:
-        """Whether a place is in a cell and in no disc. A few microseconds."""
+        """Whether a place is in a cell, in no disc and near no bar. A few microseconds."""
         u, v = self.plane.to_map(x, y)
         side = 1 << self.order
         across, up = (u - self.x0) / self.cell, (v - self.y0) / self.cell
@@ -57,6 +103,14 @@ class Cells:
         for cx, cy, radius in self.discs:
             dx, dy = u - cx, v - cy
             if dx * dx + dy * dy <= radius * radius:
+                return False
+        for ax, ay, bx, by, reach in self.bars:
+            dx, dy = bx - ax, by - ay
+            length = dx * dx + dy * dy
+            along = ((u - ax) * dx + (v - ay) * dy) / length if length > 0.0 else 0.0
+            along = min(1.0, max(0.0, along))
+            dx, dy = ax + along * dx - u, ay + along * dy - v
+            if dx * dx + dy * dy <= reach * reach:
                 return False
         return True
 
@@ -115,7 +169,8 @@ class SafeRegion:
     """Where a subscriber may move without telling the server.
 
     `epoch` is the number of the report that it answers: a client takes no other. `encode`
-    and `decode` are exact inverses up to discs, whose radii may grow by a rounding.
+    and `decode` are exact inverses where discs and bars are of float32 numbers, as all that are
+    built are; others may grow by a rounding.
 
     >>> region = SafeRegion(1, Ball("planar", 0.0, 0.0, 5.0))
     >>> SafeRegion.decode(region.encode()).contains(Point(3.0, 4.0 - 1e-9))

@@ -125,7 +125,7 @@ class SceneSearch:
         names = self._names[i]
         found = rows[chosen]
         ids = [names[at] for at in chosen.tolist()]
-        return Found(ids, scene.event_x[found], scene.event_y[found], np.zeros(found.size))
+        return Found(ids, scene.event_x[found], scene.event_y[found], {})
 
 
 def plane_scene(

@@ -14,8 +14,8 @@ from time import thread_time
 import numpy as np
 
 from nearcast.clock import Micros
-from nearcast.mobility.client import Client
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice, Report
+from nearcast.mobility.mover import Mover
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.mobility.scene import Scene, SceneSearch
 from nearcast.mobility.tracker import Tracker
@@ -116,7 +116,7 @@ class _Run:
             cells=cells, beta=beta, alpha=alpha,
         )  # fmt: skip
         self.out = Outcome()
-        self.clients = [Client(f"p{i}") for i in range(scene.size)]
+        self.clients = [Mover(f"p{i}") for i in range(scene.size)]
         self.requested: set[int] = set()
         self.tampered, self.deaf = tampered, deaf
         self.born = _by_step(scene.born, scene.steps)

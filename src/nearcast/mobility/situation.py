@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -12,35 +13,62 @@ import numpy.typing as npt
 from nearcast.mobility import kernels
 from nearcast.mobility.grid import Grid, Lattice
 from nearcast.mobility.impact_region import BallImpact, CellImpact, Impact
-from nearcast.mobility.plane import Plane, distance
-from nearcast.mobility.safe_region import Ball, Cells, Shape
-from nearcast.model.geometry import Space
+from nearcast.mobility.plane import Plane, distances
+from nearcast.mobility.safe_region import Ball, Bar, Cells, Disc, Shape
+from nearcast.mobility.shapes import gap_of, outline_of, spot_of
+from nearcast.model.geometry import Location, Space
 
 __all__ = [
     "Built",
+    "Drawn",
     "Look",
     "Obstacles",
     "Rates",
     "Situation",
     "ball",
+    "cell_built",
     "cells_of",
+    "holding",
     "on_map",
+    "rates_on",
     "slack",
+    "states_of",
 ]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+_NO_BARS = np.empty((0, 5))
 
 
 class Obstacles(NamedTuple):
-    """Events to keep away from: places, and the distance at which each one is delivered."""
+    """Events to keep away from: places, and the distance at which each one is delivered.
+
+    `shapes` are those that are more than a point, with that distance.
+    """
 
     x: Floats
     y: Floats
     reach: Floats
+    shapes: tuple[tuple[Location, float], ...] = ()
+
+    def gaps(self, space: Space, x: float, y: float) -> Floats:
+        """How far it is from (x, y) to the reach of each one, shapes last; never too far."""
+        near = distances(space, x, y, self.x, self.y)
+        shapes = [gap_of(location, space, x, y, reach) for location, reach in self.shapes]
+        return np.concatenate([near - self.reach, np.array(shapes, np.float64)])
 
 
-#: All obstacles whose place is at most so far from (x, y); others may come along.
+class Drawn(NamedTuple):
+    """Obstacles on a map: discs, bars (ax, ay, bx, by, reach), and what bars surround."""
+
+    x: Floats
+    y: Floats
+    reach: Floats
+    bars: Floats
+    insides: tuple[Floats, ...]
+
+
+#: All obstacles that come as near as that to (x, y); others may come along.
 Look: TypeAlias = Callable[[float, float, float], Obstacles]
 #: Arrivals of wanted events per second and unit of area, at places.
 Rates: TypeAlias = Callable[[Floats, Floats], Floats]
@@ -94,10 +122,32 @@ def slack(situation: Situation) -> float:
     return 1e-6 + 1e-9 * situation.radius + 1e-12 * (abs(situation.x) + abs(situation.y))
 
 
-def on_map(obstacles: Obstacles, plane: Plane, more: float) -> Obstacles:
+def on_map(obstacles: Obstacles, plane: Plane, more: float) -> Drawn:
     """Obstacles on a map, their reach as long as it may look there."""
-    x, y = plane.to_map_many(obstacles.x, obstacles.y)
-    return Obstacles(x, y, obstacles.reach * plane.stretch + more)
+    x, y, reach, bars, insides = obstacles.x, obstacles.y, obstacles.reach, [], []
+    for location, far in obstacles.shapes:
+        outline = outline_of(location, plane, far)
+        if outline is None:
+            at_x, at_y, extent = spot_of(location, plane.space)
+            x, y, reach = np.append(x, at_x), np.append(y, at_y), np.append(reach, extent + far)
+            continue
+        wide = np.full((len(outline.edges), 1), (far + outline.slop) * plane.stretch + more)
+        bars.append(np.hstack([outline.edges, wide]))
+        insides.append(outline.polygon)
+    u, v = plane.to_map_many(x, y)
+    all_bars = np.concatenate(bars) if bars else _NO_BARS
+    return Drawn(u, v, reach * plane.stretch + more, all_bars, tuple(insides))
+
+
+def states_of(grid: Grid, drawn: Drawn, discs: int, bars: int) -> npt.NDArray[np.uint8]:
+    """What each cell is; the client tests so many discs and bars itself (`kernels.mark`)."""
+    where = (grid.x0, grid.y0, grid.cell, grid.columns, grid.rows)
+    state: npt.NDArray[np.uint8] = kernels.mark(*where, drawn.x, drawn.y, drawn.reach, discs)
+    if len(drawn.bars):
+        kernels.mark_bars(*where, drawn.bars, bars, state)
+        for polygon in drawn.insides:
+            kernels.mark_inside(*where, polygon, state)
+    return state
 
 
 def rates_on(grid: Grid, rates: Rates) -> Floats:
@@ -117,11 +167,13 @@ def rates_on(grid: Grid, rates: Rates) -> Floats:
     return found
 
 
-def cells_of(grid: Grid, safe: Ints, discs: tuple[tuple[float, float, float], ...] = ()) -> Cells:
+def cells_of(
+    grid: Grid, safe: Ints, discs: tuple[Disc, ...] = (), bars: tuple[Bar, ...] = ()
+) -> Cells:
     """Chosen cells as runs in z-order, numbered from the corner of their bounding box."""
     plane = grid.plane
     if safe.size == 0:
-        return Cells(plane, grid.x0, grid.y0, grid.cell, 0, (), (), ())
+        return Cells(plane, grid.x0, grid.y0, grid.cell, 0, (), ())
     column, row = safe % grid.columns, safe // grid.columns
     left, low = int(column.min()), int(row.min())
     side = max(int(column.max()) - left, int(row.max()) - low) + 1
@@ -132,24 +184,33 @@ def cells_of(grid: Grid, safe: Ints, discs: tuple[tuple[float, float, float], ..
     stops = codes[np.concatenate((breaks, [codes.size - 1]))] + 1
     return Cells(
         plane, grid.x0 + left * grid.cell, grid.y0 + low * grid.cell, grid.cell, order,
-        tuple(starts.tolist()), tuple(stops.tolist()), discs,
+        tuple(starts.tolist()), tuple(stops.tolist()), discs, bars,
     )  # fmt: skip
 
 
 def ball(situation: Situation, look: Look, farthest: float) -> Built:
-    """The largest ball round the subscriber that no obstacle reaches; for radii beyond any map."""
+    """The largest ball round the subscriber that no obstacle reaches.
+
+    For radii beyond any map, and for places so near to an obstacle's reach that rounding alone
+    decides. At the very place nothing is in reach, or it would have been told: so however
+    near an obstacle may be, the ball holds that place, if nothing else.
+    """
     s = situation
     found = look(s.x, s.y, farthest + s.radius)
-    gap = farthest
-    for x, y, reach in zip(found.x.tolist(), found.y.tolist(), found.reach.tolist(), strict=True):
-        gap = min(gap, distance(s.space, s.x, s.y, x, y) - reach - slack(s))
-    gap = max(gap, 0.0)
-    impact = BallImpact(s.space, s.x, s.y, gap + s.radius + slack(s))
-    return Built(Ball(s.space, s.x, s.y, gap), impact, gap)
+    gap = min(farthest, float(found.gaps(s.space, s.x, s.y).min(initial=np.inf)) - slack(s))
+    impact = BallImpact(s.space, s.x, s.y, max(gap, 0.0) + s.radius + slack(s))
+    return Built(Ball(s.space, s.x, s.y, max(gap, math.ulp(0.0))), impact, max(gap, 0.0))
+
+
+def holding(situation: Situation, look: Look, built: Built) -> Built:
+    """What was built if it holds the place it was built for, else the ball that does."""
+    s = situation
+    return built if built.shape.contains(s.x, s.y) else ball(s, look, s.scale)
 
 
 def cell_built(
-    grid: Grid, safe: Ints, impact: Ints, discs: tuple[tuple[float, float, float], ...], size: float
-) -> Built:
+    grid: Grid, safe: Ints, impact: Ints, size: float, discs: tuple[Disc, ...] = (),
+    bars: tuple[Bar, ...] = (),
+) -> Built:  # fmt: skip
     """A built region of cells."""
-    return Built(cells_of(grid, safe, discs), CellImpact.of(grid, impact), size)
+    return Built(cells_of(grid, safe, discs, bars), CellImpact.of(grid, impact), size)

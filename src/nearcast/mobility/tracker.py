@@ -10,19 +10,27 @@ wants an event, region apart; the tracker decides whom it concerns.
 
 What holds whatever is lost or late:
 
-- A client holds the region that answers its last report, or none, and without one it reports
-  until it is answered. So the server's impact region always belongs to what the client holds.
-- A request stands until a report answers it; `due` asks again, less and less often.
+- A mover holds the region that answers its last report, or none, and without one it reports
+  at every step. So the server's impact region always belongs to what the mover holds.
+- A report under the last epoch again says that its answer has not arrived: what matches where
+  the mover is by now is told, and the region, if it is still safe, is sent once more as it
+  was. One with an older epoch is not believed: the answer is a request.
+- A request stands until a report answers it; `due` asks again, less and less often, and so
+  does an event in reach that comes while nobody has answered for long.
 - A notice stands until `delivered`; `due` repeats it. A pair is told once: afterwards the
   event is no obstacle to this subscription any more.
-- A report with an epoch that was seen before is not believed: the answer is a request.
+
+Whom nothing follows leaves a place and an epoch, and of those the newest 1024 are kept. Somebody
+who has been forgotten that way is asked for a report when a subscription begins.
 """
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,37 +41,50 @@ from nearcast.mobility.impact_index import ImpactIndex
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
 from nearcast.mobility.methods import method
-from nearcast.mobility.plane import EARTH_RADIUS_M, distance
+from nearcast.mobility.plane import EARTH_RADIUS_M
 from nearcast.mobility.safe_region import SafeRegion
-from nearcast.mobility.search import EventSearch, Found, spot_of
+from nearcast.mobility.search import EventSearch, Found
+from nearcast.mobility.shapes import spot_of
 from nearcast.mobility.situation import Floats, Obstacles, Situation
 from nearcast.mobility.statistics import Arrivals, Density, Motion, Turns
 from nearcast.model.events import Event
-from nearcast.model.geometry import Around, Box, Circle, Point, Space, check_space
+from nearcast.model.geometry import Around, Box, Circle, Location, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Tracker"]
 
-_SLOWEST_ASK_S = 3600.0
+_SLOWEST_ASK_S = 300.0
 _EPOCHS = 1 << 62
+_MOST_IDLE = 1024
 
 
-@dataclass(slots=True)
+class _Idle(NamedTuple):
+    """What is left of somebody whom nothing follows."""
+
+    epoch: int
+    x: float
+    y: float
+    at: Micros
+
+
+@dataclass(slots=True, eq=False)
 class _Follow:
     """A subscription that follows its subscriber."""
 
     subscription: Subscription
-    mover: _Mover
+    mover: _Tracked
     radius: float
     since: int
     wanted: float = 0.0
     seen: float = 0.0
     told: set[str] = field(default_factory=set)
     waiting: dict[str, Notice] = field(default_factory=dict)
+    owed: dict[str, Notice] = field(default_factory=dict)
+    """Notices of events that are gone already."""
 
 
-@dataclass(slots=True)
-class _Mover:
+@dataclass(slots=True, eq=False)
+class _Tracked:
     """A subscriber: where it last reported, what it holds, what it still owes."""
 
     name: str
@@ -104,10 +125,12 @@ class Tracker:
         self._beta, self._alpha, self._patience_s = beta, alpha, patience_s
         self._lattice = None if extent is None else lattice_of(extent, space, cells)
         self._side = _bin_side(extent, space, self._lattice)
-        self._movers: dict[str, _Mover] = {}
+        self._movers: dict[str, _Tracked] = {}
         self._follows: dict[str, _Follow] = {}
-        self._told: dict[str, list[_Follow]] = {}
-        self._owing: dict[str, _Mover] = {}
+        self._idle: OrderedDict[str, _Idle] = OrderedDict()
+        self._forgetful = False
+        self._told: dict[str, set[_Follow]] = {}
+        self._owing: dict[str, _Tracked] = {}
         self._index = ImpactIndex(space)
         self.arrivals = Arrivals()
         self.density: Density | None = None
@@ -133,18 +156,29 @@ class Tracker:
         if subscription.id in self._follows:
             raise DuplicateIdError("subscription", subscription.id, "let it leave first")
         radius = subscription.region.radius_m
-        mover = self._movers.setdefault(subscription.subscriber, _Mover(subscription.subscriber))
+        mover = self._tracked(subscription.subscriber)
         follow = _Follow(subscription, mover, radius, self._total)
         mover.follows[subscription.id] = follow
         self._follows[subscription.id] = follow
         if self.density is None:
             self.density = Density(self.space, self._side or max(2 * radius, 1e-6))
         if mover.motion is None:
-            return []
+            return self._ask(mover, now) if self._forgetful else []
         out: list[Message] = []
         if mover.motion.at == now:
-            out += self._matches(mover, [follow], now)
+            out += self._matches(mover, [follow], mover.motion.x, mover.motion.y, now)
         return [*out, *self._ask(mover, now)]
+
+    def _tracked(self, name: str) -> _Tracked:
+        """Somebody who is followed, from now on if not before."""
+        mover = self._movers.get(name)
+        if mover is None:
+            mover = self._movers[name] = _Tracked(name)
+            idle = self._idle.pop(name, None)
+            if idle is not None:
+                mover.epoch = idle.epoch
+                mover.motion = Motion(idle.x, idle.y, idle.at)
+        return mover
 
     def left(self, subscription_id: str, now: Micros) -> list[Message]:
         """A subscription ends; the region stays safe, for it only has less to keep away from."""
@@ -152,15 +186,27 @@ class Tracker:
         follow = self._follows.pop(subscription_id, None)
         if follow is None:
             raise UnknownIdError("subscription", subscription_id)
-        for event_id in follow.told:
-            self._told[event_id].remove(follow)
+        for event_id in (*follow.told, *follow.waiting):
+            self._told[event_id].discard(follow)
+            if not self._told[event_id]:
+                del self._told[event_id]
         mover = follow.mover
         del mover.follows[subscription_id]
         if not mover.follows:
             self._index.remove(mover.name)
             self._owing.pop(mover.name, None)
-            mover.region = mover.impact = mover.asked = None
+            del self._movers[mover.name]
+            if mover.motion is not None:
+                at = mover.motion
+                self._leave_idle(mover.name, _Idle(mover.epoch, at.x, at.y, at.at))
         return []
+
+    def _leave_idle(self, name: str, idle: _Idle) -> None:
+        self._idle[name] = idle
+        self._idle.move_to_end(name)
+        if len(self._idle) > _MOST_IDLE:
+            self._idle.popitem(last=False)
+            self._forgetful = True
 
     # -- reports ---------------------------------------------------------------
 
@@ -171,19 +217,27 @@ class Tracker:
         """A report: what now matches, and a new safe region that answers it.
 
         `heading` is in degrees clockwise from north, `speed` in metres a second. `epoch` is
-        the report's number, from `Client`; without one every report is taken for the newest.
+        the report's number, from `Mover`; without one every report is taken for the newest.
         """
         check_space(place, self.space, "place")
         _check_number("heading", heading, -math.inf)
         _check_number("speed", speed, 0.0)
-        now = self._clock(now)
-        mover = self._movers.setdefault(subscriber, _Mover(subscriber))
-        if epoch is None:
-            epoch = mover.epoch + 1
-        elif not 0 < epoch < _EPOCHS:
+        if epoch is not None and not 0 < epoch < _EPOCHS:
             raise ValidationError("epoch", epoch, "a report's epoch counts from 1")
-        elif epoch <= mover.epoch:
+        now = self._clock(now)
+        last = self.epoch_of(subscriber)
+        if epoch is None:
+            epoch = last + 1
+        mover = self._movers.get(subscriber)
+        if mover is None:
+            if epoch < last:
+                return [LocationRequest(subscriber, last)]
+            self._leave_idle(subscriber, _Idle(epoch, place.x, place.y, now))
+            return []
+        if epoch < last:
             return self._ask(mover, now, again=True)
+        if epoch == last:
+            return self._repeated(mover, place, now)
         mover.epoch = epoch
         if mover.motion is None:
             mover.motion = Motion(place.x, place.y, now)
@@ -191,25 +245,35 @@ class Tracker:
             self.space, place.x, place.y, now, speed, heading, self._turns, mover.size
         )
         mover.asked, mover.asks = None, 0
-        if not mover.follows:
-            return []
-        notices = self._matches(mover, list(mover.follows.values()), now)
-        self._rebuild(mover, now)
+        notices = self._matches(mover, mover.follows.values(), place.x, place.y, now)
+        region = self._rebuild(mover, now)
         self._settle(mover)
-        assert mover.region is not None
-        return [*notices, NewRegion(subscriber, mover.region)]
+        return [*notices, NewRegion(subscriber, region)]
 
-    def _matches(self, mover: _Mover, follows: list[_Follow], now: Micros) -> list[Message]:
-        """Notices of what matches at the reported place and was not told yet."""
-        assert mover.motion is not None
+    def _repeated(self, mover: _Tracked, place: Point, now: Micros) -> list[Message]:
+        """The last report once more: its answer was lost, or is on its way.
+
+        The region must stay what it was, for it may have arrived meanwhile.
+        """
+        notices = self._matches(mover, mover.follows.values(), place.x, place.y, now)
+        if mover.asked is None and mover.region is not None and mover.region.contains(place):
+            return [*notices, NewRegion(mover.name, mover.region)]
+        mover.asks = 0
+        return [*notices, *self._ask(mover, now, again=True)]
+
+    def _matches(
+        self, mover: _Tracked, follows: Iterable[_Follow], x: float, y: float, now: Micros
+    ) -> list[Message]:
+        """Notices of what matches at a reported place and was not told yet."""
         out: list[Message] = []
         for follow in follows:
-            circle = Circle(mover.motion.x, mover.motion.y, follow.radius)
+            circle = Circle(x, y, follow.radius)
             for id in self._search.matching(follow.subscription, circle, now).ids:
                 if id in follow.told or id in follow.waiting:
                     continue
                 notice = Notice(follow.subscription.id, mover.name, id, now)
                 follow.waiting[id] = notice
+                self._told.setdefault(id, set()).add(follow)
                 out.append(notice)
         self._settle(mover)
         return out
@@ -221,7 +285,7 @@ class Tracker:
         now = self._clock(now)
         if event.location is None:
             return []
-        x, y, extent = spot_of(event.location, self.space)
+        x, y, _ = spot_of(event.location, self.space)
         self.observed(np.array([x]), np.array([y]), now)
         out: list[Message] = []
         for id in wanted:
@@ -231,11 +295,15 @@ class Tracker:
             follow.wanted += 1
             self._pooled[0] += 1
             mover = follow.mover
-            if mover.motion is None or mover.asked is not None:
+            if mover.motion is None or self._asked_lately(mover, now):
                 continue
-            if mover.impact is None or self._concerns(mover, x, y, extent):
-                out += self._ask(mover, now)
+            if mover.impact is None or self._concerns(mover, event.location):
+                mover.asks = 0
+                out += self._ask(mover, now, again=True)
         return out
+
+    def _asked_lately(self, mover: _Tracked, now: Micros) -> bool:
+        return mover.asked is not None and now - mover.asked < self._patience_s * 1e6
 
     def observed(self, x: Floats, y: Floats, now: Micros) -> None:
         """Count arrivals for the statistics; `published` does it for its event itself."""
@@ -247,30 +315,35 @@ class Tracker:
         if self.density is not None:
             self.density.add(x, y, now)
 
-    def _concerns(self, mover: _Mover, x: float, y: float, extent: float) -> bool:
+    def _concerns(self, mover: _Tracked, place: Location) -> bool:
         assert mover.impact is not None
-        if extent > 0:  # an extended event: whoever is near its circle is asked
-            circle = mover.impact.around()
-            if circle is None:
-                return True
-            gap = distance(self.space, x, y, circle[0], circle[1])
-            return circle[2] >= 0 and gap <= circle[2] + extent
-        return self._index.holds(mover.name, x, y) and mover.impact.covers(x, y)
+        if not isinstance(place, Point):
+            return mover.impact.meets(place)
+        return self._index.holds(mover.name, place.x, place.y) and mover.impact.covers(
+            place.x, place.y
+        )
 
     def expired(self, event_id: str, now: Micros) -> list[Message]:
-        """An event is gone, by time or retracted. No safe region breaks (Lemma 4)."""
+        """An event is gone, by time or retracted. No safe region breaks (Lemma 4).
+
+        What was to be told of it and has not arrived is still repeated.
+        """
         self._clock(now)
         for follow in self._told.pop(event_id, ()):
             follow.told.discard(event_id)
+            if event_id in follow.waiting:
+                follow.owed[event_id] = follow.waiting.pop(event_id)
         return []
 
     def delivered(self, subscription_id: str, event_id: str) -> None:
         """A notice has arrived; it is not repeated any more."""
         follow = self._follows.get(subscription_id)
-        if follow is None or follow.waiting.pop(event_id, None) is None:
+        if follow is None:
             return
-        follow.told.add(event_id)
-        self._told.setdefault(event_id, []).append(follow)
+        if follow.owed.pop(event_id, None) is None:
+            if follow.waiting.pop(event_id, None) is None:
+                return
+            follow.told.add(event_id)
         self._settle(follow.mover)
 
     # -- asking again ----------------------------------------------------------
@@ -285,13 +358,14 @@ class Tracker:
                 if now - mover.asked >= wait_s * 1e6:
                     out += self._ask(mover, now, again=True)
             for follow in mover.follows.values():
-                for id, notice in follow.waiting.items():
-                    if now - notice.at >= self._patience_s * 1e6:
-                        follow.waiting[id] = replace(notice, at=now)
-                        out.append(follow.waiting[id])
+                for unheard in (follow.waiting, follow.owed):
+                    for id, notice in unheard.items():
+                        if now - notice.at >= self._patience_s * 1e6:
+                            unheard[id] = replace(notice, at=now)
+                            out.append(unheard[id])
         return out
 
-    def _ask(self, mover: _Mover, now: Micros, *, again: bool = False) -> list[Message]:
+    def _ask(self, mover: _Tracked, now: Micros, *, again: bool = False) -> list[Message]:
         """A location request, if none stands."""
         if mover.asked is not None and not again:
             return []
@@ -299,9 +373,9 @@ class Tracker:
         self._owing[mover.name] = mover
         return [LocationRequest(mover.name, mover.epoch)]
 
-    def _settle(self, mover: _Mover) -> None:
+    def _settle(self, mover: _Tracked) -> None:
         """Keep track of who owes an answer."""
-        if mover.asked is not None or any(f.waiting for f in mover.follows.values()):
+        if mover.asked is not None or any(f.waiting or f.owed for f in mover.follows.values()):
             self._owing[mover.name] = mover
         else:
             self._owing.pop(mover.name, None)
@@ -315,15 +389,15 @@ class Tracker:
 
     def epoch_of(self, subscriber: str) -> int:
         """The number of a subscriber's last report; 0 before the first."""
-        mover = self._movers.get(subscriber)
-        return 0 if mover is None else mover.epoch
+        known = self._movers.get(subscriber) or self._idle.get(subscriber)
+        return 0 if known is None else known.epoch
 
     def impact_of(self, subscriber: str) -> Impact | None:
         """The impact region that belongs to it."""
         mover = self._movers.get(subscriber)
         return None if mover is None else mover.impact
 
-    def _rebuild(self, mover: _Mover, now: Micros) -> None:
+    def _rebuild(self, mover: _Tracked, now: Micros) -> SafeRegion:
         motion = mover.motion
         assert motion is not None
         follows = list(mover.follows.values())
@@ -347,6 +421,7 @@ class Tracker:
         mover.region = SafeRegion(mover.epoch, built.shape)
         mover.impact, mover.size = built.impact, built.size
         self._index.put(mover.name, built.impact.around())
+        return mover.region
 
     def _lattice_for(self) -> Lattice | None:
         """`disc` draws its own grids, finer where the region is small."""
@@ -356,15 +431,18 @@ class Tracker:
         self, follows: list[_Follow], x: float, y: float, radius: float, now: Micros
     ) -> Obstacles:
         parts: list[tuple[Floats, Floats, Floats]] = []
+        shapes: list[tuple[Location, float]] = []
         for follow in follows:
             circle = Circle(x, y, radius) if radius < 1e300 else None
             found = self._search.matching(follow.subscription, circle, now)
             self._learn(follow, found, circle)
             done = follow.told | follow.waiting.keys()
             keep = np.array([id not in done for id in found.ids], np.bool_)
-            parts.append((found.x[keep], found.y[keep], found.extent[keep] + follow.radius))
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return Obstacles(*columns)
+            shapes += [(shape, follow.radius) for i, shape in found.shapes.items() if keep[i]]
+            keep[list(found.shapes)] = False
+            parts.append((found.x[keep], found.y[keep], np.full(keep.sum(), follow.radius)))
+        xs, ys, reach = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Obstacles(xs, ys, reach, tuple(shapes))
 
     def _selectivity(self, follow: _Follow) -> float:
         prior = self._pooled[0] / self._pooled[1]

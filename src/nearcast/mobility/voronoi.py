@@ -2,6 +2,8 @@
 
 The cell is clipped on a map in which bisectors are straight: the plane itself, or the
 gnomonic projection at the nearest event. The client compares distances, which needs no map.
+Sites are events that are points; an extended one bounds how far the cell goes, and whoever is
+nearer to it than that gets a ball.
 """
 
 from __future__ import annotations
@@ -13,10 +15,20 @@ import numpy as np
 
 from nearcast.mobility import kernels
 from nearcast.mobility.impact_region import BallImpact
-from nearcast.mobility.plane import EARTH_RADIUS_M, distance
-from nearcast.mobility.safe_region import Ball, Sites
-from nearcast.mobility.situation import Built, Floats, Look, Obstacles, Situation, slack
-from nearcast.model.geometry import Space
+from nearcast.mobility.plane import EARTH_RADIUS_M
+from nearcast.mobility.safe_region import Sites
+from nearcast.mobility.shapes import gap_of
+from nearcast.mobility.situation import (
+    Built,
+    Floats,
+    Look,
+    Obstacles,
+    Situation,
+    ball,
+    holding,
+    slack,
+)
+from nearcast.model.geometry import Location, Space
 
 __all__ = ["VoronoiImpact", "build"]
 
@@ -44,6 +56,10 @@ class VoronoiImpact:
             gap = EARTH_RADIUS_M * kernels.sphere_gap(self.corners, *_unit(x, y))
         return bool(gap <= self.radius)
 
+    def meets(self, location: Location) -> bool:
+        """Whether a shape comes into the circle round it."""
+        return gap_of(location, self.space, *self.circle) <= 0
+
     def around(self) -> tuple[float, float, float] | None:
         """A circle round the nearest event."""
         return self.circle
@@ -55,8 +71,12 @@ def _unit(lon: float, lat: float) -> tuple[float, float, float]:
 
 
 def build(situation: Situation, look: Look) -> Built:
-    """The exact cell; the search widens until no farther event can cut it."""
-    s = situation
+    """The exact cell, which holds the subscriber's place."""
+    return holding(situation, look, _built(situation, look))
+
+
+def _built(s: Situation, look: Look) -> Built:
+    """The search widens until no farther event can cut the cell."""
     globe = s.space == "globe"
     widest = _EDGE_M if globe else 4096 * s.scale + 64 * s.known
     if not widest < 1e140:
@@ -64,15 +84,13 @@ def build(situation: Situation, look: Look) -> Built:
     known = max(4 * s.scale, 2 * s.known)
     while True:
         seen = look(s.x, s.y, known)
-        if seen.x.size or known >= 2 * widest:
+        if seen.x.size or seen.shapes or known >= 2 * widest:
             break
         known *= 4
     if seen.x.size == 0 or widest == math.inf or s.radius > widest / 4:
-        return _open(s, seen, widest)
-    gap = np.array([
-        distance(s.space, s.x, s.y, x, y) - r
-        for x, y, r in zip(seen.x.tolist(), seen.y.tolist(), seen.reach.tolist(), strict=True)
-    ])  # fmt: skip
+        alone = not seen.x.size and not seen.shapes
+        return ball(s, look, widest if alone else known)._replace(size=s.known)
+    gap = seen.gaps(s.space, s.x, s.y)[: seen.x.size]
     first = int(np.argmin(gap))
     site = (float(seen.x[first]), float(seen.y[first]), float(seen.reach[first]))
     # A hint by the size of the cell would let an open one grow without end, out of precision.
@@ -80,23 +98,18 @@ def build(situation: Situation, look: Look) -> Built:
     limit = min(widest, 8 * known)
     while True:
         seen = look(site[0], site[1], 2 * limit + 2 * s.radius)
+        if seen.shapes:
+            far = seen.gaps(s.space, site[0], site[1])[seen.x.size :].min() - slack(s)
+            if far <= near:
+                return ball(s, look, near)._replace(size=near)
+            widest = limit = min(limit, float(far))
         corners, owners = _cell(s.space, site, seen, limit)
         far = _farthest(s.space, corners)
         if far <= limit or limit >= widest:
             break
         limit = min(widest, 4 * limit)
-    shape, impact = _built(s, site, seen, corners, owners, limit)
+    shape, impact = _outlined(s, site, seen, corners, owners, limit)
     return Built(shape, impact, near)
-
-
-def _open(s: Situation, seen: Obstacles, widest: float) -> Built:
-    """No event to be near to: a ball that no obstacle reaches."""
-    gap = widest
-    for x, y, r in zip(seen.x.tolist(), seen.y.tolist(), seen.reach.tolist(), strict=True):
-        gap = min(gap, distance(s.space, s.x, s.y, x, y) - r - slack(s))
-    gap = max(gap, 0.0)
-    impact = BallImpact(s.space, s.x, s.y, gap + s.radius + slack(s))
-    return Built(Ball(s.space, s.x, s.y, gap), impact, s.known)
 
 
 def _bisector_points(space: Space, site: tuple[float, float, float], seen: Obstacles) -> Floats:
@@ -138,7 +151,7 @@ def _farthest(space: Space, corners: Floats) -> float:
     return far if space == "planar" else math.atan(far) * EARTH_RADIUS_M
 
 
-def _built(
+def _outlined(
     s: Situation, site: tuple[float, float, float], seen: Obstacles, corners: Floats,
     owners: set[int], limit: float,
 ) -> tuple[Sites, VoronoiImpact | BallImpact]:  # fmt: skip

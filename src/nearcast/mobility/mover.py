@@ -1,4 +1,4 @@
-"""The client's half of the protocol: holds the safe region, and says whether to report."""
+"""The phone's half of the protocol: holds the safe region, and says whether to report."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Repo
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.model.geometry import Point
 
-__all__ = ["Client"]
-
-#: Steps without a word after a report that nobody answers.
-_LONGEST_WAIT = 15
+__all__ = ["Mover"]
 
 
-class Client:
-    """A phone. With a region it reports only when it leaves it; without one, until answered.
+class Mover:
+    """A phone. With a region it reports only when it leaves it; without one, at every step.
 
-    A report voids the region held, and only the region that answers the last report is
-    taken. So a lost or late message costs a repetition, never a notification. Reports
-    without an answer are repeated at the next step, then after 2, 4, 8 … steps: where answers
-    take longer than a step, the last report must get time to be answered.
+    A report voids the region held, and only a region that answers the last report's number is
+    taken. So a lost or late message costs a repetition, never a notification. A report that
+    nobody has answered is repeated, from where the phone is by now, under the same number:
+    the answer may take longer than a step and is still the right one.
 
-    >>> phone = Client("ann")
+    >>> phone = Mover("ann")
     >>> phone.moved(Point(8.5, 47.4)).epoch
     1
     """
@@ -29,8 +26,7 @@ class Client:
         self.subscriber = subscriber
         self.region: SafeRegion | None = None
         self.epoch = 0
-        self._repeats = 0
-        self._wait = 0
+        self._waiting = False
 
     def moved(
         self, place: Point, heading: float | None = None, speed: float | None = None
@@ -39,12 +35,9 @@ class Client:
         if self.region is not None and self.region.contains(place):
             return None
         self.region = None
-        if self._wait > 0:
-            self._wait -= 1
-            return None
-        self._wait = min(2**self._repeats - 1, _LONGEST_WAIT)
-        self._repeats += 1
-        self.epoch += 1
+        if not self._waiting:
+            self.epoch += 1
+            self._waiting = True
         return Report(self.subscriber, place, self.epoch, heading, speed)
 
     def received(self, message: Message) -> None:
@@ -52,10 +45,11 @@ class Client:
         if message.subscriber != self.subscriber:
             return
         if isinstance(message, NewRegion):
-            if message.region.epoch == self.epoch:
+            if self._waiting and message.region.epoch == self.epoch:
                 self.region = message.region
-                self._repeats = self._wait = 0
+                self._waiting = False
         elif isinstance(message, LocationRequest):
-            self.epoch = max(self.epoch, message.after)
             self.region = None
-            self._wait = 0
+            if message.after >= self.epoch:
+                self.epoch = message.after
+                self._waiting = False
