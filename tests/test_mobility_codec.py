@@ -118,9 +118,7 @@ def test_decode_is_the_inverse_of_encode(region, at):
     assert different <= 1
 
 
-@given(
-    st.lists(st.tuples(*[st.floats(-1e7, 1e7)] * 2, st.floats(0, 1e6)), min_size=1, max_size=4)
-)
+@given(st.lists(st.tuples(*[st.floats(-1e7, 1e7)] * 2, st.floats(0, 1e6)), min_size=1, max_size=4))
 def test_a_disc_that_is_sent_holds_the_one_that_was_made(discs):
     """Discs are to be kept out of: rounding to four bytes must not let anybody in."""
     made = Cells(Plane("planar", 0, 0, 1e9), 0, 0, 1, 0, (), (), tuple(discs))
