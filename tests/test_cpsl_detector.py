@@ -101,11 +101,13 @@ def test_what_comes_at_the_end_of_a_period_is_of_it() -> None:
 # --- what operators say, by hand --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("until", "found"), [(11, 1), (11.000001, 0)])
-def test_all_of_an_event_lies_within_the_window(until: float, found: int) -> None:
+@pytest.mark.parametrize(
+    ("since", "until", "found"), [(5, 11, 1), (5, 11.000001, 0), (1.000001, 11, 1), (1, 11, 0)]
+)
+def test_all_of_an_event_lies_within_the_window(since: float, until: float, found: int) -> None:
     """`=|(A;t)B`: b begins after a, and is over at a.end + t at the latest."""
     detector = made(f"=|({A}; 10){B}", longest=60)
-    history = [event("a", 1, 1, start=0), event("b", 2, until, start=5 * S)]
+    history = [event("a", 1, 1, start=0), event("b", 2, until, start=round(since * S))]
     assert len(detector.feed(history) + detector.advance(99 * S)) == found
 
 
@@ -118,9 +120,10 @@ def test_what_both_sides_of_an_alternative_want_is_one_occurrence() -> None:
 @pytest.mark.parametrize(("op", "metres"), [("<", [7]), ("=", [5]), (">", [3])])
 def test_distances_compare_strictly(op: str, metres: list[int]) -> None:
     for length in (3, 5, 7):  # about is within a metre
-        detector = made(f"DIST((0,0); {op}; {length}){A}")
-        found = detector.feed([event("a", 1, 1, location=Point(3, 4))])
-        assert bool(found) == (length in metres), (op, length)
+        here, there = event("b", 2, 0, location=Point(0, 0)), event("a", 1, 1, location=Point(3, 4))
+        for text in (f"DIST((0,0); {op}; {length}){A}", f"DIST({B}; {op}; {length}){A}"):
+            found = made(text).feed([here, there])
+            assert bool(found) == (length in metres), text
 
 
 # --- order of arrival -------------------------------------------------------------------------

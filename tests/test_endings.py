@@ -31,8 +31,8 @@ def ran(*arguments: str, shell: str = "", stdin: str = "", **environment: str):
     """A command in a process of its own, with redirections as a shell writes them."""
     done = subprocess.run(
         ["/bin/sh", "-c", f'"$0" "$@" {shell}', *NEARCAST, *arguments],
-        env={**os.environ, "PYTHONUNBUFFERED": "", **environment},
-        input=stdin.encode(), capture_output=True, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment}, input=stdin.encode(),
+        capture_output=True, check=False,
     )  # fmt: skip
     assert b"Traceback" not in done.stderr + done.stdout
     assert b"Exception ignored" not in done.stderr + done.stdout

@@ -731,6 +731,19 @@ def test_explanations_of_places() -> None:
     assert "5 away" in told(plane, Subscription(id="a", region=Circle(5, 47 + 4, 5)), SEEN)
 
 
+def test_what_is_nowhere_is_neither_inside_nor_outside():
+    nowhere, there = Event(id="n"), Event(id="t", location=Point(50, 5))
+    matcher = Matcher()
+    matcher.add_subscriptions(
+        [
+            Subscription(id="in", where="S_INTERSECTS(location, POINT(50 5))"),
+            Subscription(id="out", where="NOT S_INTERSECTS(location, POINT(10 10))"),
+        ]
+    )
+    assert matcher.match_event(nowhere) == []
+    assert matcher.match_event(there) == ["in", "out"]
+
+
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), space=st.sampled_from(["globe", "planar"]))
 def test_explanations_agree_with_the_oracle(data, space: Space) -> None:

@@ -12,28 +12,10 @@ from tests.mutants import ROOT, Mutant, faults, load, main, survivors
 MUTANTS = load()
 #: Everything that computes; the others are wiring.
 PACKAGES = [
-    "jit",
-    "clock",
-    "model",
-    "kernels",
-    "index/scan",
-    "index/rivals",
-    "index/pivot",
-    "index/mo_tree",
-    "index/di_tree",
-    "index/beq_tree",
-    "index/mbr_trie",
-    "index/pt_quadtree",
-    "index/lfilter",
-    "matcher",
-    "mobility",
-    "cpsl",
-    "cpsl/operators",
-    "broker",
-    "spark",
-    "datasets",
-    "bench",
-    "cli",
+    *("jit", "clock", "model", "kernels", "matcher", "mobility", "cpsl", "cpsl/operators"),
+    *("broker", "spark", "datasets", "bench", "cli"),
+    *("index/scan", "index/rivals", "index/pivot", "index/mo_tree", "index/di_tree"),
+    *("index/beq_tree", "index/mbr_trie", "index/pt_quadtree", "index/lfilter"),
 ]
 
 

@@ -393,6 +393,30 @@ def test_values_on_the_ends_and_beside_them():
     assert w.check(batch=points(beside, 1)) > 2 * at.size
 
 
+def test_values_on_the_ends_of_what_stands_below_a_node():
+    """Clauses that share no value: an event on the last one of a subtree has that one only."""
+    w = World("even", columns=1, most=1)
+    low = np.arange(1500.0)
+    w.add(0, intervals(np.zeros(1500), low, low + 0.5))
+    nodes = w.index._clauses._nodes
+    ends = np.unique(np.concatenate([nodes.low, nodes.high]))
+    ends = ends[(ends >= 0) & (ends <= 1499.5)]
+    assert w.tiles > 2
+    assert ends.size > 4
+    beside = np.concatenate([ends, np.nextafter(ends, INF), np.nextafter(ends, -INF)])
+    assert w.check(batch=points(beside, 1)) >= ends.size
+
+
+def test_live_values_at_the_ends_of_what_stands_below_a_node():
+    matcher = Matcher(index="pivot", space="planar")
+    events = [Event(id=f"{k:04}", attributes={"a": k}) for k in range(1200)]
+    matcher.add_events(events[::2])
+    for event in events[1::2]:
+        matcher.add_events([event])
+    for k in (0, 1, *range(7, 1190, 41), 1198, 1199):
+        assert matcher.match_subscription(Subscription(id="s", where=f"a = {k}")) == [f"{k:04}"]
+
+
 def test_values_on_the_borders_of_codes():
     w = World("even", columns=1, most=1)
     w.add(0, intervals(np.zeros(3), [0, 60, 126.5], [253, 180, 126.5]))  # a code for every unit

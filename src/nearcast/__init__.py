@@ -18,9 +18,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import NearcastError
-from nearcast.model.events import Event
-from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
-from nearcast.model.subscriptions import Subscription
 
 if TYPE_CHECKING:
     from nearcast.bootstrap import Broker
@@ -29,6 +26,9 @@ if TYPE_CHECKING:
     from nearcast.matcher import Matcher
     from nearcast.mobility.mover import Mover
     from nearcast.mobility.safe_region import SafeRegion
+    from nearcast.model.events import Event
+    from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
+    from nearcast.model.subscriptions import Subscription
 
 __version__ = "0.1.0"
 
@@ -51,15 +51,22 @@ __all__ = [
     "__version__",
 ]
 
-# What needs the compiler or Arrow is imported when first used: `import nearcast` is quick.
+# Everything is imported when first used: `import nearcast` is quick, and so is the command's start.
 _LAZY = {
+    "Around": "nearcast.model.geometry",
+    "Box": "nearcast.model.geometry",
     "Broker": "nearcast.bootstrap",
+    "Circle": "nearcast.model.geometry",
     "Composite": "nearcast.cpsl.composite",
+    "Event": "nearcast.model.events",
     "Matcher": "nearcast.matcher",
     "Mover": "nearcast.mobility.mover",
     "Notification": "nearcast.broker.replies",
+    "Point": "nearcast.model.geometry",
+    "Polygon": "nearcast.model.geometry",
     "Reply": "nearcast.broker.replies",
     "SafeRegion": "nearcast.mobility.safe_region",
+    "Subscription": "nearcast.model.subscriptions",
 }
 
 
