@@ -363,6 +363,7 @@ def test_few_tokens_ask_the_trie_and_few_children_the_message():
     assert tokens_should_ask(1, 1000)
     assert tokens_should_ask(20, 1000)
     assert not tokens_should_ask(1000, 20)
+    assert not tokens_should_ask(300, 1000), "300 searches of ten steps against 1000 looks"
     assert not tokens_should_ask(1, 1)
 
 
@@ -377,19 +378,23 @@ def test_the_quadtree_is_pruned_by_place_and_by_pivotal_tokens(message: Event):
     def has(run: Any) -> bool:
         return bool(tokens & set(cells.pivot[int(run[0]) : int(run[1])].tolist()))
 
-    def visited(node: int, taken: bool) -> list[int]:
+    def visit(node: int, taken: bool) -> tuple[int, int]:
+        """The nodes visited from here on, and the items of the lists found."""
         x0, y0, x1, y1 = cells.cell[node].tolist()
         if not (x0 <= here[2] and x1 > here[0] and y0 <= here[3] and y1 > here[1]):
-            return []
+            return 0, 0
         taken = taken or has(cells.cover[node])
         if not taken and not has(cells.rest[node]):
-            return [node]
-        children = range(cells.child[node], cells.child[node] + 4) if cells.child[node] else ()
-        return [node, *(n for child in children for n in visited(child, taken))]
+            return 1, 0
+        child = int(cells.child[node])
+        below = [visit(c, taken) for c in range(child, child + 4) if child]
+        own = int(cells.start[node + 1] - cells.start[node])
+        return 1 + sum(n for n, _ in below), own + sum(n for _, n in below)
 
-    nodes = [quadtree.EVERYWHERE, *visited(quadtree.ROOT, False)]
-    assert asked(matcher, message).nodes == len(nodes)
-    assert len(nodes) < cells.child.size
+    found = [visit(node, False) for node in (quadtree.EVERYWHERE, quadtree.ROOT)]
+    report = asked(matcher, message)
+    assert report.nodes == sum(nodes for nodes, _ in found) < cells.child.size
+    assert report.candidates == sum(items for _, items in found) < cells.item.size
 
 
 @pytest.mark.parametrize("most_copies", [1.0, 1.4, 3.0])
