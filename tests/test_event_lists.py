@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import Box, Event, Point
@@ -38,6 +38,7 @@ def _domains(schema: Schema) -> dict[tuple[str, str], tuple[float, float]]:
     }
 
 
+@settings(deadline=None)
 @given(
     data=st.data(),
     space=st.sampled_from(["globe", "planar"]),
