@@ -17,7 +17,7 @@ from nearcast.cpsl.operators.filters import unary
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.datasets.grus import shopping, taxis
 from nearcast.model.events import Event
-from nearcast.model.geometry import Point
+from nearcast.model.geometry import Box, Location, Point, Polygon
 
 KINDS = ["happen-in", "overlap", "same-place", "<", "=", ">"]
 
@@ -72,11 +72,11 @@ def test_lookup_scan_and_single_tests_agree(space: Any, count: int, seed: int) -
     ]
     holds = [unary(kind, params, relations) for kind, params in tests]
     wanted = {(i, j) for i, p in enumerate(places) for j, test in enumerate(holds) if test(p)}
-    for rows, found in (index.lookup(np.full(40, 7), xs, ys), index.scan(7, xs, ys)):
+    for rows, found in (index.lookup(np.full(40, 7), xs, ys), index.scan(range(count), xs, ys)):
         pairs = list(zip(rows.tolist(), found.tolist(), strict=True))
         assert len(set(pairs)) == len(pairs)
         assert set(pairs) == wanted
-    one_by_one = [(i, j) for i in range(40) for j in index.at(7, float(xs[i]), float(ys[i]))]
+    one_by_one = [(i, j) for i in range(40) for j in index.at(7, Point(float(xs[i]), float(ys[i])))]
     assert len(set(one_by_one)) == len(one_by_one)
     assert set(one_by_one) == wanted
 
@@ -98,9 +98,45 @@ def test_large_regions_on_the_globe_are_found_by_their_edges_and_from_inside(kin
     xs, ys = rng.uniform(-180, 180, 300), np.degrees(np.arcsin(rng.uniform(-1, 1, 300)))
     rows, found = index.lookup(np.full(300, 7), xs, ys)
     pairs = set(zip(rows.tolist(), found.tolist(), strict=True))
-    rows, found = index.scan(7, xs, ys)
+    rows, found = index.scan(range(60), xs, ys)
     assert pairs == set(zip(rows.tolist(), found.tolist(), strict=True))
     assert len(pairs) > 300
+
+
+@pytest.mark.parametrize("space", ["planar", "globe"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_extended_events_under_changes(space: Any, seed: int) -> None:
+    """Boxes and polygons, while subscriptions come and go, against the single tests."""
+    relations = Relations(space, 0.5 if space == "planar" else 60_000.0)
+    rng = np.random.default_rng(seed)
+    tests = regions_of(space, seed, 60)
+    index = LocationIndex(relations)
+    for number, test in enumerate(tests):
+        index.add(number, 7, test)
+    gone = set(rng.choice(60, 25, replace=False).tolist())
+    for number in gone:
+        index.remove(number, 7)
+    for number in list(gone)[:10]:
+        index.add(number, 7, tests[number])
+        gone.discard(number)
+    holds = {n: unary(*tests[n], relations) for n in range(60) if n not in gone}
+    xs, ys = spots(space, seed, 12)
+    for i, (x, y) in enumerate(zip(xs.tolist(), ys.tolist(), strict=True)):
+        w, h = rng.uniform(0, 3, 2).tolist()
+        top = y + h if space == "planar" else min(90.0, y + h)
+        place: Location = Box(x, y, x + w if space == "planar" else _east(x, w), top)
+        if i % 2 and top > y:
+            place = Polygon([(x, y), (x + w + 0.1, y), (x, top)])
+        instance = Instance(0, 0, 0, Event(id="e", location=place))
+        wanted = {number for number, test in holds.items() if test(instance)}
+        found = index.at(7, place)
+        assert len(found) == len(set(found))
+        assert set(found) == wanted
+
+
+def _east(x: float, width: float) -> float:
+    return x + width - 360.0 if x + width > 180.0 else x + width
 
 
 def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
@@ -114,10 +150,10 @@ def test_other_primitives_and_removed_subscriptions_are_not_found() -> None:
     for number in range(1, 100, 2):
         index.remove(number, 1)
     assert index.lookup(np.array([1]), xs, ys)[1].size == 0
-    assert index.at(1, 0.0, 0.0) == []
+    assert index.at(1, Point(0, 0)) == []
     assert 1 not in index
     assert index.lookup(np.array([0]), xs, ys)[1].size == 50
-    assert sorted(index.at(0, 0.0, 0.0)) == list(range(0, 100, 2))
+    assert sorted(index.at(0, Point(0, 0))) == list(range(0, 100, 2))
     assert reach_of(("distance", (((0.0, 0.0),), ">", 5.0)), relations) is None
 
 

@@ -179,9 +179,7 @@ class Detector:
         starts, ends = self._times(given)
         found: list[CompositeEvent] = []
         self._graph.learn()
-        if not given:
-            self._graph.locations.prepare()
-        elif len(given) == 1:
+        if len(given) == 1:
             self._process_all(self._accept(given, starts, ends), found)
         else:
             for first in range(0, len(given), _PIECE):
@@ -390,21 +388,7 @@ class Detector:
     def _passed(self, order: int, event: Event) -> Sequence[int]:
         """The location tests over a primitive that hold of an event."""
         location = event.location
-        if isinstance(location, Point):
-            return self._graph.locations.at(order, location.x, location.y)
-        return () if location is None else self._extended(order, event)
-
-    def _extended(self, order: int, event: Event) -> list[int]:
-        """The location tests that hold of an event with an extended place."""
-        graph = self._graph
-        instance = Instance(0, 0, 0, event)
-        passed = []
-        for number in graph.locations.members(order):
-            node = graph.nodes[number]
-            assert isinstance(node, Filter)
-            if node.holds(instance):
-                passed.append(number)
-        return passed
+        return () if location is None else self._graph.locations.at(order, location)
 
     def _collect(self, found: list[CompositeEvent]) -> None:
         """Turn what reached the roots in this step into composite events."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from nearcast.jit import kernel
@@ -12,8 +14,11 @@ from nearcast.kernels.geometry import (
     haversine_m,
     orient,
     point_in_shape,
+    shape_covers,
     shapes_distance,
+    shapes_meet,
 )
+from nearcast.kernels.region_grid import at_point
 
 # What a unary location subscription asks of a place.
 HAPPEN_IN, OVERLAP, SAME_PLACE, NEARER, AT, FARTHER = 0, 1, 2, 3, 4, 5
@@ -74,22 +79,64 @@ def distance_of_point(kind, floats, off, x, y, globe):
     return shapes_distance(kind, floats, off, POINT, place, 0, globe)
 
 
+class RegionTests(NamedTuple):
+    """Tests in rows: (op, kind of region, where its floats begin) and (limit, centre x, y)."""
+
+    codes: Any
+    numbers: Any
+    floats: Any
+    tolerance: float
+
+
+OP, KIND, OFFSET = 0, 1, 2
+LIMIT, CENTRE_X, CENTRE_Y = 0, 1, 2
+
+
 @kernel
-def point_passes(op, limit, tolerance, kind, floats, off, cx, cy, x, y, globe):
-    """Whether a point satisfies a unary location subscription with this region."""
+def point_passes(tests, row, x, y, globe):
+    """Whether a point satisfies a unary location subscription."""
+    op, kind, off = tests.codes[row, OP], tests.codes[row, KIND], tests.codes[row, OFFSET]
     if op in (HAPPEN_IN, OVERLAP):
-        return point_in_shape(kind, floats, off, x, y, globe)
+        return point_in_shape(kind, tests.floats, off, x, y, globe)
     if op == SAME_PLACE:
-        if globe:
-            return haversine_m(cx, cy, x, y) <= tolerance
-        dx, dy = x - cx, y - cy
-        return np.sqrt(dx * dx + dy * dy) <= tolerance
-    d = distance_of_point(kind, floats, off, x, y, globe)
+        cx, cy = tests.numbers[row, CENTRE_X], tests.numbers[row, CENTRE_Y]
+        return _apart(cx, cy, x, y, globe) <= tests.tolerance
+    d = distance_of_point(kind, tests.floats, off, x, y, globe)
+    return _far_enough(op, d, tests.numbers[row, LIMIT], tests.tolerance)
+
+
+@kernel
+def _apart(x1, y1, x2, y2, globe):
+    """The distance of two points."""
+    if globe:
+        return haversine_m(x1, y1, x2, y2)
+    dx, dy = x2 - x1, y2 - y1
+    return np.sqrt(dx * dx + dy * dy)
+
+
+@kernel
+def _far_enough(op, distance, limit, tolerance):
     if op == NEARER:
-        return d < limit
+        return distance < limit
     if op == FARTHER:
-        return d > limit
-    return abs(d - limit) <= tolerance
+        return distance > limit
+    return abs(distance - limit) <= tolerance
+
+
+@kernel
+def shape_passes(tests, row, kind, floats, globe):
+    """Whether an extended place satisfies a unary location subscription."""
+    op, own, off = tests.codes[row, OP], tests.codes[row, KIND], tests.codes[row, OFFSET]
+    if op == HAPPEN_IN:
+        return shape_covers(own, tests.floats, off, kind, floats, 0, globe)
+    if op == OVERLAP:
+        return shapes_meet(own, tests.floats, off, kind, floats, 0, globe)
+    if op == SAME_PLACE:
+        cx, cy = tests.numbers[row, CENTRE_X], tests.numbers[row, CENTRE_Y]
+        x, y = centre_of(kind, floats, 0)
+        return _apart(cx, cy, x, y, globe) <= tests.tolerance
+    d = shapes_distance(own, tests.floats, off, kind, floats, 0, globe)
+    return _far_enough(op, d, tests.numbers[row, LIMIT], tests.tolerance)
 
 
 @kernel
@@ -99,22 +146,14 @@ def centre_of(kind, floats, off):
 
 
 @kernel
-def scan_regions(tests, xs, ys, globe):
-    """The plain version: every position against every region. Pairs (position, region).
-
-    `tests` is (op, limit, tolerance, kind, offset, centre x, centre y, floats), each an array.
-    """
-    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
-    n, m = len(xs), len(ops)
+def scan_regions(tests, rows, xs, ys, globe):
+    """The plain version: every position against every region. Pairs (position, row)."""
     positions = np.empty(1024, np.int32)
     regions = np.empty(1024, np.int32)
     found = 0
-    for i in range(n):
-        for j in range(m):
-            if point_passes(
-                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
-                cxs[j], cys[j], xs[i], ys[i], globe,
-            ):  # fmt: skip
+    for i in range(len(xs)):
+        for j in rows:
+            if point_passes(tests, j, xs[i], ys[i], globe):
                 if found == len(positions):
                     positions = np.concatenate((positions, np.empty_like(positions)))
                     regions = np.concatenate((regions, np.empty_like(regions)))
@@ -125,74 +164,60 @@ def scan_regions(tests, xs, ys, globe):
 
 
 @kernel
-def scan_groups(tests, starts, stops, xs, ys, globe):
-    """Position i against the regions starts[i]..stops[i]: for groups too small for an index."""
-    total = 0
-    for i in range(len(xs)):
-        total += stops[i] - starts[i]
-    positions = np.empty(total, np.int32)
-    regions = np.empty(total, np.int32)
+def lookup_points(tests, grid, groups, xs, ys, globe):
+    """The optimised version: only regions of the position's group whose cells it lies in."""
+    positions = np.empty(1024, np.int32)
+    regions = np.empty(1024, np.int32)
+    near = np.empty(64, np.int32)
     found = 0
     for i in range(len(xs)):
-        first = found
-        found = _scan_group(tests, starts[i], stops[i], xs[i], ys[i], globe, regions, found)
-        positions[first:found] = i
+        count, near = _near_point(grid, groups[i], xs[i], ys[i], near)
+        for k in range(count):
+            if point_passes(tests, near[k], xs[i], ys[i], globe):
+                if found == len(positions):
+                    positions = np.concatenate((positions, np.empty_like(positions)))
+                    regions = np.concatenate((regions, np.empty_like(regions)))
+                positions[found] = i
+                regions[found] = near[k]
+                found += 1
     return positions[:found], regions[:found]
 
 
 @kernel
-def scan_group(tests, start, stop, x, y, globe):
-    """One position against the regions start..stop, without arrays that hold one element."""
-    regions = np.empty(stop - start, np.int32)
-    return regions[: _scan_group(tests, start, stop, x, y, globe, regions, 0)]
-
-
-@kernel
-def _scan_group(tests, start, stop, x, y, globe, regions, found):
-    """Append to the regions that are found already; how many there are then."""
-    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
-    for j in range(start, stop):
-        if point_passes(
-            ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
-            cxs[j], cys[j], x, y, globe,
-        ):  # fmt: skip
-            regions[found] = j
+def lookup_point(tests, grid, group, x, y, globe):
+    """The same for one position: the rows of regions."""
+    count, near = _near_point(grid, group, x, y, np.empty(64, np.int32))
+    found = 0
+    for k in range(count):
+        if point_passes(tests, near[k], x, y, globe):
+            near[found] = near[k]
             found += 1
-    return found
+    return near[:found]
 
 
 @kernel
-def grid_lookup(tests, grid, cell_start, cell_region, xs, ys, globe):
-    """The optimised version: only the regions whose boxes reach into the position's cell.
+def _near_point(grid, group, x, y, near):
+    """(how many, which) rows of a group may want a point; the room for them grows."""
+    if group < 0:
+        return 0, near
+    mask = grid.masks[group]
+    count = at_point(grid.slots, grid.entries, mask, group, x, y, near)
+    if count > len(near):
+        near = np.empty(2 * count, np.int32)
+        count = at_point(grid.slots, grid.entries, mask, group, x, y, near)
+    return count, near
 
-    `grid` is xmin, ymin, cell width, cell height, columns, rows. Positions outside of it meet
-    no region.
-    """
-    ops, limits, tolerances, kinds, offsets, cxs, cys, floats = tests
-    xmin, ymin, width, height = grid[0], grid[1], grid[2], grid[3]
-    columns, rows = int(grid[4]), int(grid[5])
-    positions = np.empty(1024, np.int32)
-    regions = np.empty(1024, np.int32)
+
+@kernel
+def passed_by(tests, rows, kind, floats, globe):
+    """Those of the rows whose test an extended place passes."""
+    kept = np.empty(len(rows), np.int32)
     found = 0
-    for i in range(len(xs)):
-        x, y = xs[i], ys[i]
-        fx, fy = (x - xmin) / width, (y - ymin) / height
-        if not (fx >= -1e-9 and fy >= -1e-9 and fx <= columns + 1e-9 and fy <= rows + 1e-9):
-            continue
-        cell = max(0, min(int(fy), rows - 1)) * columns + max(0, min(int(fx), columns - 1))
-        for k in range(cell_start[cell], cell_start[cell + 1]):
-            j = cell_region[k]
-            if point_passes(
-                ops[j], limits[j], tolerances[j], kinds[j], floats, offsets[j],
-                cxs[j], cys[j], x, y, globe,
-            ):  # fmt: skip
-                if found == len(positions):
-                    positions = np.concatenate((positions, np.empty_like(positions)))
-                    regions = np.concatenate((regions, np.empty_like(regions)))
-                positions[found] = i
-                regions[found] = j
-                found += 1
-    return positions[:found], regions[:found]
+    for row in rows:
+        if shape_passes(tests, row, kind, floats, globe):
+            kept[found] = row
+            found += 1
+    return kept[:found]
 
 
 @kernel

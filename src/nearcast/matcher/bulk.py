@@ -25,11 +25,12 @@ from nearcast.matcher import texts
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
-    batch_of,
     encode_event,
     encode_subscription,
+    encoded_row,
     fixed_region,
 )
+from nearcast.matcher.event_lists import encode_list
 from nearcast.matcher.places import (
     cap_bounds_many,
     index_boxes,
@@ -537,10 +538,7 @@ class EventDraft:
 
     def encoded(self) -> Iterator[EncodedEvent]:
         """One event after the other."""
-        attr, value, word = self.batch.attr, self.batch.value, self.batch.word
-        starts, word_starts = self.batch.start.tolist(), self.batch.word_start.tolist()
-        for a, b, v, w in zip(starts, starts[1:], word_starts, word_starts[1:], strict=False):
-            yield EncodedEvent(attr[a:b], value[a:b], word[v:w])
+        return (encoded_row(self.batch, row) for row in range(self.size))
 
     def bytes_needed(self) -> int:
         """Bytes these will take in the stores."""
@@ -580,15 +578,15 @@ def _encode_event_list(
 ) -> EventDraft:
     import pyarrow as pa
 
-    encoded = encode_each(events, schema, space, intern=intern)
+    batch = encode_list(events, schema, space, intern=intern)
     extended = [
-        (i, event, encoded[i])
+        (i, event, encoded_row(batch, i))
         for i, event in enumerate(events)
         if isinstance(event.location, Box | Polygon)
     ]
     return EventDraft(
         ids=pa.array([event.id for event in events], pa.string()),
-        batch=batch_of(encoded, len(schema.columns)),
+        batch=batch,
         ends=np.array([NEVER if e.end is None else e.end for e in events], np.int64),
         expires=np.array([FOREVER if e.expires is None else e.expires for e in events], np.int64),
         view=events,

@@ -44,11 +44,11 @@ __all__ = [
     "EncodedClause",
     "EncodedEvent",
     "Plain",
-    "batch_of",
     "batch_of_one",
     "encode_event",
     "encode_plain",
     "encode_subscription",
+    "encoded_row",
     "fixed_region",
     "place_of",
     "plain_of",
@@ -383,27 +383,17 @@ def _intern(event: Event, schema: Schema, numbers: bool) -> None:
         schema.word(word)
 
 
-def batch_of(events: Sequence[EncodedEvent], columns: int) -> EventBatch:
-    """A batch of encoded events."""
-    if len(events) == 1:
-        return batch_of_one(events[0], columns)
-    starts, word_starts = (np.zeros(len(events) + 1, np.int64) for _ in range(2))
-    starts[1:] = np.fromiter((event.attr.size for event in events), np.int64, len(events))
-    word_starts[1:] = np.fromiter((event.word.size for event in events), np.int64, len(events))
-    return EventBatch(
-        starts.cumsum(),
-        np.concatenate([np.empty(0, np.int32), *(event.attr for event in events)]),
-        np.concatenate([np.empty(0), *(event.value for event in events)]),
-        word_starts.cumsum(),
-        np.concatenate([_NO_WORDS, *(event.word for event in events)]),
-        columns,
-    )
-
-
 def batch_of_one(event: EncodedEvent, columns: int) -> EventBatch:
     """A batch of one event, without copying it."""
     attr, value, word = event
     return EventBatch(_run_of(attr.size), attr, value, _run_of(word.size), word, columns)
+
+
+def encoded_row(batch: EventBatch, row: int) -> EncodedEvent:
+    """One event of a batch; the arrays are the batch's own."""
+    values = slice(int(batch.start[row]), int(batch.start[row + 1]))
+    words = slice(int(batch.word_start[row]), int(batch.word_start[row + 1]))
+    return EncodedEvent(batch.attr[values], batch.value[values], batch.word[words])
 
 
 @lru_cache(maxsize=256)

@@ -192,17 +192,17 @@ class _Places:
         index = LocationIndex(self.relations)
         for number, test in enumerate(self.tests):
             index.add(number, int(self.wanted[number]), test)
-        index.nbytes()
         return index
 
     def _scan(self) -> Task:
         index = self._index()
         groups = [
-            (group, np.flatnonzero(self.given == group)) for group in np.unique(self.given).tolist()
+            (np.flatnonzero(self.wanted == group).tolist(), np.flatnonzero(self.given == group))
+            for group in np.unique(self.given).tolist()
         ]
 
         def run() -> object:
-            return [(at, *index.scan(group, self.xs[at], self.ys[at])) for group, at in groups]
+            return [(at, *index.scan(members, self.xs[at], self.ys[at])) for members, at in groups]
 
         def answer(found: Any) -> object:
             rows = np.concatenate([at[row] for at, row, _ in found])

@@ -1,0 +1,216 @@
+"""Boxes in hashed cells of several sizes: who may hold a point, or meet a box.
+
+A box stands in the cells that it touches among cells at least as wide and as high as itself,
+so in four at the most; their width is a power of four, which makes the cell of a coordinate
+exact. A point is looked up in one cell of each width in use. Boxes belong to groups, which do
+not see each other, and boxes of no bounds stand in a list of their group.
+
+`slots` is an open-addressed table: (group and width, cell, first entry) a row; `entries` are
+linked lists of (row, next, number of the row's box, 0 if it has but one). Cells stay when
+they are empty, until the table is made anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearcast.jit import inlined, kernel
+
+#: Widths are 4^-16 … 4^16, by numbers 0 … 32; then the list of boxes without bounds.
+WIDTHS = 33
+EVERYWHERE = WIDTHS
+_SMALLEST = -16
+#: Cells are numbered by 31 bits a side; what lies farther out in small cells is everywhere.
+_FARTHEST = 2.0**30
+#: No group has this key.
+VACANT = -1
+KEY, CELL, HEAD = 0, 1, 2
+ROW, NEXT, PART = 0, 1, 2
+
+
+@inlined
+def _width(number):
+    return 4.0 ** (number + _SMALLEST)
+
+
+@kernel
+def width_of(xmin, ymin, xmax, ymax):
+    """The number of the width of cells for a box."""
+    side = max(xmax - xmin, ymax - ymin)
+    far = max(max(abs(xmin), abs(xmax)), max(abs(ymin), abs(ymax)))
+    for number in range(WIDTHS):
+        width = _width(number)
+        if side <= width and far < width * _FARTHEST:
+            return number
+    return EVERYWHERE
+
+
+@inlined
+def _cell(column, row):
+    return (np.int64(column) << 32) ^ (np.int64(row) & 0xFFFFFFFF)
+
+
+@kernel
+def _seek(slots, key, cell):
+    """Where in the table a cell stands, or the vacant place where it would."""
+    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(32)) ^ np.uint64(cell)) * np.uint64(0xD6E8FEB86659FD93)
+    mask = len(slots) - 1
+    at = np.int64(h >> np.uint64(20)) & mask
+    while slots[at, KEY] != VACANT and (slots[at, KEY] != key or slots[at, CELL] != cell):
+        at = (at + 1) & mask
+    return at
+
+
+@kernel
+def insert(slots, entries, free, group, row, part, box):
+    """Enter a box; `free` are entries that serve. Returns how many cells became occupied.
+
+    The number of entries taken is written behind them.
+    """
+    number = width_of(box[0], box[1], box[2], box[3])
+    key = group * 64 + number
+    taken = 0
+    fresh = 0
+    x0 = y0 = x1 = y1 = 0
+    if number != EVERYWHERE:
+        width = _width(number)
+        x0, x1 = int(np.floor(box[0] / width)), int(np.floor(box[2] / width))
+        y0, y1 = int(np.floor(box[1] / width)), int(np.floor(box[3] / width))
+    for column in range(x0, x1 + 1):
+        for line in range(y0, y1 + 1):
+            cell = _cell(column, line)
+            at = _seek(slots, key, cell)
+            if slots[at, KEY] == VACANT:
+                slots[at, KEY], slots[at, CELL], slots[at, HEAD] = key, cell, -1
+                fresh += 1
+            entry = free[taken]
+            taken += 1
+            entries[entry, ROW], entries[entry, PART] = row, part
+            entries[entry, NEXT] = slots[at, HEAD]
+            slots[at, HEAD] = entry
+    return taken, fresh
+
+
+@kernel
+def remove(slots, entries, freed, group, row, part, box):
+    """Take a box out again, as it was entered; the entries it had. How many there are."""
+    number = width_of(box[0], box[1], box[2], box[3])
+    key = group * 64 + number
+    count = 0
+    x0 = y0 = x1 = y1 = 0
+    if number != EVERYWHERE:
+        width = _width(number)
+        x0, x1 = int(np.floor(box[0] / width)), int(np.floor(box[2] / width))
+        y0, y1 = int(np.floor(box[1] / width)), int(np.floor(box[3] / width))
+    for column in range(x0, x1 + 1):
+        for line in range(y0, y1 + 1):
+            at = _seek(slots, key, _cell(column, line))
+            before = -1
+            entry = slots[at, HEAD]
+            while entries[entry, ROW] != row or entries[entry, PART] != part:
+                before = entry
+                entry = entries[entry, NEXT]
+            if before < 0:
+                slots[at, HEAD] = entries[entry, NEXT]
+            else:
+                entries[before, NEXT] = entries[entry, NEXT]
+            freed[count] = entry
+            count += 1
+    return count
+
+
+@kernel
+def rehash(slots, larger):
+    """Move the cells that hold something to a larger table; how many there are."""
+    used = 0
+    for i in range(len(slots)):
+        if slots[i, KEY] != VACANT and slots[i, HEAD] >= 0:
+            at = _seek(larger, slots[i, KEY], slots[i, CELL])
+            larger[at, KEY] = slots[i, KEY]
+            larger[at, CELL] = slots[i, CELL]
+            larger[at, HEAD] = slots[i, HEAD]
+            used += 1
+    return used
+
+
+@kernel
+def at_point(slots, entries, mask, group, x, y, found):
+    """The rows of a group with a box that may hold a point, each once; how many there are.
+
+    A count larger than the room means that it has to be asked again with as much; there may
+    be fewer then, for a row with several boxes is noticed only where it was written down.
+    """
+    count = 0
+    for number in range(WIDTHS + 1):
+        if (mask >> number) & 1 == 0:
+            continue
+        cell = np.int64(0)
+        if number != EVERYWHERE:
+            width = _width(number)
+            if not (abs(x) < width * _FARTHEST and abs(y) < width * _FARTHEST):
+                continue
+            cell = _cell(int(np.floor(x / width)), int(np.floor(y / width)))
+        at = _seek(slots, group * 64 + number, cell)
+        if slots[at, KEY] == VACANT:
+            continue
+        count = _append(entries, slots[at, HEAD], found, count)
+    return count
+
+
+@kernel
+def _append(entries, entry, found, count):
+    """Append the rows of a list that are new; rows beyond the room only count."""
+    while entry >= 0:
+        row = entries[entry, ROW]
+        seen = False
+        if entries[entry, PART] > 0:  # a row with several boxes may have been found already
+            for k in range(min(count, len(found))):
+                seen = seen or found[k] == row
+        if not seen:
+            if count < len(found):
+                found[count] = row
+            count += 1
+        entry = entries[entry, NEXT]
+    return count
+
+
+@kernel
+def in_box(slots, entries, mask, group, box, found):
+    """The rows of a group with a box that may meet a box, some repeatedly; how many there are.
+
+    A count larger than the room means that the rest was only counted.
+    """
+    count = 0
+    for number in range(WIDTHS + 1):
+        if (mask >> number) & 1 == 0:
+            continue
+        key = group * 64 + number
+        x0 = y0 = x1 = y1 = 0.0
+        if number != EVERYWHERE:
+            width = _width(number)
+            x0, x1 = np.floor(box[0] / width), np.floor(box[2] / width)
+            y0, y1 = np.floor(box[1] / width), np.floor(box[3] / width)
+            if (x1 - x0 + 1) * (y1 - y0 + 1) > len(slots):  # rather look at every cell
+                for at in range(len(slots)):
+                    if slots[at, KEY] == key:
+                        count = _all(entries, slots[at, HEAD], found, count)
+                continue
+        x0, x1 = max(x0, -_FARTHEST), min(x1, _FARTHEST)
+        y0, y1 = max(y0, -_FARTHEST), min(y1, _FARTHEST)
+        for column in range(int(x0), int(x1) + 1):
+            for line in range(int(y0), int(y1) + 1):
+                at = _seek(slots, key, _cell(column, line))
+                if slots[at, KEY] != VACANT:
+                    count = _all(entries, slots[at, HEAD], found, count)
+    return count
+
+
+@kernel
+def _all(entries, entry, found, count):
+    while entry >= 0:
+        if count < len(found):
+            found[count] = entries[entry, ROW]
+        count += 1
+        entry = entries[entry, NEXT]
+    return count
