@@ -13,13 +13,7 @@ import math
 import numpy as np
 
 from nearcast.jit import kernel
-from nearcast.kernels.geometry import (
-    EARTH_RADIUS_M,
-    point_in_polygon,
-    polygon_distance,
-    project,
-    segment_distance,
-)
+from nearcast.kernels.geometry import POINT, POLYGON, segment_distance, shapes_distance
 
 FREE, PARTLY, UNSAFE = 0, 1, 2
 
@@ -196,58 +190,8 @@ def touched_bars(x0, y0, cell, columns, rows, safe, bars):
 @kernel
 def shape_gap(polygon, x, y, globe):
     """The distance from a place to a box or polygon, 0 inside: by the definition of a match."""
-    if not globe:
-        return polygon_distance(polygon, x, y)
-    for k in range(-1, 2):
-        if point_in_polygon(polygon, 0, x + 360.0 * k, y):
-            return 0.0
-    drawn = project(polygon, x, y)
-    nearest = np.inf
-    for i in range(1 + int(drawn[0]), drawn.size, 2):
-        nearest = min(nearest, math.hypot(drawn[i], drawn[i + 1]))
-    if nearest <= EARTH_RADIUS_M * math.pi / 2:
-        return polygon_distance(drawn, 0.0, 0.0)
-    return nearest
-
-
-@kernel
-def cut(polygon, longest):
-    """Polygon floats with more corners, so that no edge spans more than `longest` in x or y."""
-    rings = int(polygon[0])
-    pieces = 0
-    at = 1 + rings
-    for r in range(rings):
-        n = int(polygon[1 + r])
-        for i in range(n):
-            pieces += _pieces(polygon, at, i, n, longest)
-        at += 2 * n
-    out = np.empty(1 + rings + 2 * pieces)
-    out[0] = rings
-    at, to = 1 + rings, 1 + rings
-    for r in range(rings):
-        n = int(polygon[1 + r])
-        begun = to
-        for i in range(n):
-            j = i + 1 if i + 1 < n else 0
-            ax, ay = polygon[at + 2 * i], polygon[at + 2 * i + 1]
-            bx, by = polygon[at + 2 * j], polygon[at + 2 * j + 1]
-            count = _pieces(polygon, at, i, n, longest)
-            for k in range(count):
-                out[to] = ax + (bx - ax) * k / count
-                out[to + 1] = ay + (by - ay) * k / count
-                to += 2
-        out[1 + r] = (to - begun) // 2
-        at += 2 * n
-    return out
-
-
-@kernel
-def _pieces(polygon, at, i, n, longest):
-    """Into how many pieces edge i of the ring of n corners at `at` is cut."""
-    j = i + 1 if i + 1 < n else 0
-    dx = abs(polygon[at + 2 * j] - polygon[at + 2 * i])
-    dy = abs(polygon[at + 2 * j + 1] - polygon[at + 2 * i + 1])
-    return max(1, math.ceil(max(dx, dy) / longest))
+    place = np.array([x, y])
+    return shapes_distance(POINT, place, 0, POLYGON, polygon, 0, globe)
 
 
 @kernel

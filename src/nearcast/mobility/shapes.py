@@ -91,7 +91,7 @@ def outline_of(location: Location, plane: Plane, reach: float) -> Outline | None
     more = _slop(polygon, reach + plane.reach_m)
     if more == math.inf:
         return None
-    drawn = kernels.cut(polygon, 1.0)
+    drawn: Floats = geometry.segmentized(polygon)
     at = _corners(drawn)
     u, v = plane.to_map_many(drawn[at], drawn[at + 1])
     if np.hypot(u, v).max() > _FARTHEST_M:
