@@ -76,6 +76,26 @@ def test_no_composite_is_made_of_itself_after_its_parts_have_expired():
     assert made(broker.publish(at("e2", 4001, k="B"))) == []
 
 
+def test_a_composite_that_waits_for_nothing_is_not_made_of_itself_either():
+    broker = broker_of(
+        ("c", '(STRING: k = "A") || (STRING: composite = "d")'),
+        ("d", '(STRING: k = "B") && (STRING: composite = "c")'),
+    )
+    told = [made(broker.publish(at(k, i, k=k))) for i, k in enumerate("AB")]
+    assert told == [[("c", ("A",))], [("d", ("c#1", "B"))]]
+
+
+def test_what_time_decides_is_nobodys_lineage():
+    broker = broker_of(
+        ("missing", '!(STRING: k = "A"; 10)(STRING: k = "B")'),
+        ("seen", 'STRING: composite = "missing"'),
+    )
+    for i in (0, 5):
+        broker.publish(at(f"e{i}", i, k="A"))
+    told = made(broker.advance(T + 60 * S))
+    assert [parts for id, parts in told if id == "missing"] == [("e0",), ("e5",)]
+
+
 def test_deep_chains_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("nearcast.cpsl.detector.DEEPEST", 3)
     chain = [(f"c{i + 1}", f'STRING: composite = "c{i}"') for i in range(6)]
@@ -140,10 +160,9 @@ def _plain(part: str) -> str:
 def test_its_own_detection_may_close_a_window():
     """Raised once in ten seconds: what a negation looks for is no part of it."""
     broker = broker_of(("alarm", '!(STRING: k = "A"; 10)(STRING: composite = "alarm")'))
-    broker.publish(at("e1", 0, k="A"))
-    broker.publish(at("e2", 5, k="A"))
-    broker.publish(at("e3", 20, k="A"))
-    assert made(broker.advance(T + 60 * S)) == [("alarm", ("e3",))]
+    told = [broker.publish(at(f"e{i}", i, k="A")) for i in (0, 5, 20)]
+    told.append(broker.advance(T + 60 * S))
+    assert [parts for reply in told for _, parts in made(reply)] == [("e0",), ("e20",)]
 
 
 def test_others_see_what_a_composite_may_not():
