@@ -190,6 +190,7 @@ FIGURE_1 = {
 }
 POINT = Event(id="mp", keywords=set("bcdef"), location=Point(26, 14))
 RANGE = Event(id="mr", keywords=set("acde"), location=Box(10, 10, 40, 40))
+RARE = Event(id="rare", keywords=set("ag"), location=Box(0, 0, 40, 40))
 
 
 def figure_1(**options: Any) -> Matcher:
@@ -367,7 +368,7 @@ def test_few_tokens_ask_the_trie_and_few_children_the_message():
     assert not tokens_should_ask(1, 1)
 
 
-@pytest.mark.parametrize("message", [POINT, RANGE], ids=["point", "range"])
+@pytest.mark.parametrize("message", [POINT, RANGE, RARE], ids=["point", "range", "rare"])
 def test_the_quadtree_is_pruned_by_place_and_by_pivotal_tokens(message: Event):
     """PT-Quadtree-Filter (§4.2), by recursion over the nodes' sets."""
     matcher = figure_1(index="pt-quadtree", leaf=1, most_copies=4.0)
