@@ -76,8 +76,15 @@ class TestStreams:
     def test_a_full_disk_is_told(self, arguments: tuple[str, ...]):
         done = ran(*arguments, shell=">/dev/full")
         assert done.returncode == 2
-        assert b"cannot write: No space left on device" in done.stderr
+        assert done.stderr.count(b"cannot write: No space left on device") == 1
         assert ran(*arguments, shell=">/dev/full 2>/dev/full").returncode == 2
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_disk_that_is_full_in_the_middle_is_told_once(self, unbuffered: str):
+        done = ran("bench", "--list", shell=">/dev/full", PYTHONUNBUFFERED=unbuffered)
+        assert done.returncode == 2
+        assert done.stderr.count(b"No space left") == 1
 
     @pytest.mark.parametrize("arguments", [("--help",), ("cpsl", "syntax")])
     def test_a_reader_that_has_gone(self, arguments: tuple[str, ...]):
@@ -105,6 +112,11 @@ class TestWithoutUtf8:
         drawn = ran("cpsl", "draw", str(files / "p.cpsl"), **PLAIN)
         assert drawn.returncode == 0
         assert "中" in "".join(ElementTree.fromstring(drawn.stdout).itertext())
+
+    def test_a_folder_that_arrow_and_spark_could_not_name(self, files: Path):
+        done = ran("demo", "--out", str(files / "été"), **PLAIN)
+        assert done.returncode == 2
+        assert b"set LC_ALL=C.UTF-8" in done.stderr
 
     def test_a_name_that_is_no_text(self):
         done = ran("cpsl", "check", os.fsdecode(b"no\xffwhere"))

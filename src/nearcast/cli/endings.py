@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -45,6 +45,8 @@ def told() -> Iterator[None]:
         if debugging or not isinstance(error, NearcastError | OSError):
             raise
         _say(f"nearcast: {_message(error)}")
+        with suppress(OSError):  # if it was the output that failed, that is told by now
+            _flush()
         raise SystemExit(_FAILED) from None
 
 

@@ -44,6 +44,12 @@ class Folder:
             text = "/" + text.removeprefix("file:").lstrip("/")
         self.remote = "://" in text
         self.path = text.rstrip("/") if self.remote else str(Path(text).absolute())
+        try:
+            self.path.encode()
+        except UnicodeEncodeError:  # bytes that the locale does not know: nor do Arrow and Spark
+            raise DatasetError(
+                f"{self.path!r} is no UTF-8 name in this locale; set LC_ALL=C.UTF-8, or rename it"
+            ) from None
 
     def __str__(self) -> str:
         return self.path
