@@ -234,6 +234,19 @@ def test_extended_events_are_taken_as_they_are(name, space, x, y):
     assert held == 3 or name in ("gm", "igm", "idgm")
 
 
+def test_no_place_inside_an_extended_event_is_safe_however_far_from_its_edges():
+    lattice = lattice_of(Box(0, 0, 10_000, 10_000), "planar", 100)
+    hall = Polygon([(3000, 3000), (9000, 3000), (9000, 9000), (3000, 9000)],
+                   [[(5000, 5000), (7000, 5000), (7000, 7000), (5000, 7000)]])  # fmt: skip
+    found = METHODS["gm"](
+        situation("planar", 500.0, 500.0, 500.0, lattice=lattice),
+        looker("planar", [], [(hall, 500.0)]),
+    )
+    for x in range(150, 10_000, 300):
+        assert not found.shape.contains(float(x), 4000.0) or x < 2500
+        assert found.shape.contains(float(x), 6050.0) == (x < 2500 or 5550 < x < 6450 or x > 9550)
+
+
 @pytest.mark.parametrize("name", ["disc", "vm"])
 @pytest.mark.parametrize(("space", "x", "y"), PLACES)
 @pytest.mark.parametrize("beyond", [1e-12, 1e-7, 1e-3])

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.matcher import Matcher
 from nearcast.mobility.impact_index import ImpactIndex
+from nearcast.mobility.impact_region import CellImpact
 from nearcast.mobility.messages import LocationRequest, NewRegion, Notice
 from nearcast.mobility.methods import METHODS
 from nearcast.mobility.mover import Mover
 from nearcast.mobility.plane import distance
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.mobility.shapes import spot_of
+from nearcast.mobility.shapes import gap_of, spot_of
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
@@ -387,11 +388,12 @@ def test_bad_subscriptions_and_settings_are_refused():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_event_at_hand_is_asked_for_beside_an_extended_one(method):
-    """The subscriber is near the middle of the hall's bounding circle, and not in its reach."""
+@pytest.mark.parametrize("wall", [101, 150])
+def test_an_event_at_hand_is_asked_for_beside_an_extended_one(method, wall):
+    """The subscriber is well inside the hall's bounding circle, and not in its reach."""
     world = World(safe_region=method)
     world.join(ann(100.0))
-    world.publish(Event(id="hall", location=Box(150, -300, 750, 300)))
+    world.publish(Event(id="hall", location=Box(wall, -300, 750, 300)))
     world.move("ann", Point(0, 0))
     region = world.tracker.region_of("ann")
     assert region is not None
@@ -406,8 +408,8 @@ def test_an_event_at_hand_is_asked_for_beside_an_extended_one(method):
         world.clients["ann"].region = None
         world.move("ann", Point(0, 0))
         world.now += 5 * S
-    wall = Event(id="wall", location=Box(99, -5000, 100, 5000))
-    assert len(world.publish(wall)) == 1
+    fence = Event(id="wall", location=Box(99, -5000, 100, 5000))
+    assert len(world.publish(fence)) == 1
     world.move("ann", Point(0, 0))
     assert ("s1", "wall") in world.told
 
@@ -415,14 +417,14 @@ def test_an_event_at_hand_is_asked_for_beside_an_extended_one(method):
 def test_whoever_passes_a_long_wall_is_not_asked_at_every_step():
     world = World()
     world.join(ann(100.0))
-    world.publish(Event(id="wall", location=Box(120, -10_000, 130, 10_000)))
+    world.publish(Event(id="wall", location=Box(103, -10_000, 130, 10_000)))
     reports = 0
     for step in range(100):
         world.now += 5 * S
         reports += bool(world.move("ann", Point(0, -9000 + 60 * step), heading=0.0, speed=12.0))
     assert reports <= 10
     assert world.told == []
-    world.move("ann", Point(21, 0))
+    world.move("ann", Point(3, 0))
     assert world.told == [("s1", "wall")]
 
 
@@ -432,7 +434,7 @@ def test_an_extended_event_far_from_a_long_region_asks_nobody():
     world.join(ann(100.0))
     world.move("ann", Point(0, 0))
     impact = world.tracker.impact_of("ann")
-    assert impact is not None
+    assert isinstance(impact, CellImpact)
     reach = max(d for d in range(0, 10**6, 50) if impact.covers(d, 0))
     far = 3.0 * reach
     world.now += 5 * S
@@ -443,6 +445,11 @@ def test_an_extended_event_far_from_a_long_region_asks_nobody():
         [[(-0.9 * far, -0.9 * far), (0.9 * far, -0.9 * far), (0.9 * far, 0.9 * far),
           (-0.9 * far, 0.9 * far)]],
     )  # fmt: skip
+    hut = Box(1.25 * reach, -1, 1.25 * reach + 2, 1)
+    circle = impact.around()
+    assert circle is not None
+    assert gap_of(hut, "planar", *circle) < 0  # in the circle round it, at its rim
+    assert world.publish(Event(id="hut", location=hut)) == []
     assert world.publish(Event(id="ring", location=ring)) == []
     assert world.publish(Event(id="beside", location=beside)) == []
     assert len(world.publish(Event(id="through", location=diagonal))) == 1
