@@ -30,6 +30,7 @@ I4: TypeAlias = npt.NDArray[np.int32]
 _FEW = 32  # regions of a group that are cheaper to compare than to look up
 _PER_CELL = 2  # cells a region: more make lookups shorter and the grid larger
 _WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
+_QUARTER_M = geometry.EARTH_RADIUS_M * math.pi / 2
 _OPS = {
     "happen-in": kernels.HAPPEN_IN,
     "overlap": kernels.OVERLAP,
@@ -55,11 +56,11 @@ def reach_of(test: RegionTest, relations: Relations) -> list[Bounds] | None:
     metres = params[2] + (relations.tolerance if params[1] == "=" else 0.0)
     x, y = kernels.centre_of(shape[0], shape[1], 0)
     far = max(relations.distance((0, np.array([x, y])), (0, c)) for c in _border(shape, relations))
-    # Distances from the centre are true in the projection, so the triangle rule holds there;
-    # and a position inside is at distance 0, wherever the projection has it.
+    if relations.globe and far > _QUARTER_M:  # what is inside may be farther away than the border
+        return [_WORLD]
+    # Distances from the centre are true in the projection, so the triangle rule holds there.
     radius = (far + metres) * (1 + 1e-9) + 1e-6
-    around = Circle(_wrapped(float(x), relations), float(y), radius)
-    return index_boxes(around, relations.space) + _own_boxes(shape, relations)
+    return index_boxes(Circle(_wrapped(float(x), relations), float(y), radius), relations.space)
 
 
 def _border(shape: Shape, relations: Relations) -> F8:
