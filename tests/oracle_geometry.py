@@ -137,9 +137,16 @@ def covers(outers: list[Shape], inner: Shape) -> bool:
     decide. All edges cut the plane into slabs between the levels x at which one begins, ends
     or meets another, and each slab into trapezoids: one point of each stands for it.
     """
-    edges = [edge for shape in (inner, *outers) for edge in segments(shape)]
     if _moments(inner[0])[0] == 0:
         return all(_edge_covered(edge, outers) for edge in segments(inner))
+    edges = [edge for shape in (inner, *outers) for edge in segments(shape)]
+    for axis in (0, 1):  # what passes by the inner one cuts nothing of it
+        low, high = min(v[axis] for v in inner[0]), max(v[axis] for v in inner[0])
+        edges = [
+            (a, b)
+            for a, b in edges
+            if min(a[axis], b[axis]) <= high and low <= max(a[axis], b[axis])
+        ]
     levels = {x for edge in edges for x, _ in edge}
     levels |= {_along(edge, t)[0] for edge in edges for other in edges for t in _cuts(edge, other)}
     for left, right in pairwise(sorted(levels)):

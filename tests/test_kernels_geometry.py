@@ -397,6 +397,27 @@ def test_circles_beside_large_shapes_as_the_oracle_says() -> None:
         assert matcher.match_subscription(each) == found
 
 
+@pytest.mark.parametrize(
+    ("circle", "place"),
+    [
+        # Between the ends of a piece of a parallel a straight line runs nearer to the pole …
+        (Circle(20.5, 61, METRES_PER_DEGREE - 50), Box(0, 50, 40, 60)),
+        # … and far from the centre, nearer to it than the piece of a meridian is.
+        (Circle(10, 0, 80 * METRES_PER_DEGREE - 200), Box(90, -0.5, 100, 0.5)),
+        (Circle(170, 0, 80 * METRES_PER_DEGREE - 200), Box(80, -0.5, 90, 0.5)),
+    ],
+)
+def test_circles_that_reach_a_piece_only_by_its_straight_line_are_found(circle, place) -> None:
+    assert oracle_geometry.place_in_region(place, circle, "globe")
+    event, subscription = Event(id="e", location=place), Subscription(id="s", region=circle)
+    for index in ("scan", "pivot"):
+        matcher = Matcher(index=index)
+        matcher.add_subscriptions([subscription])
+        matcher.add_events([event])
+        assert matcher.match_event(event) == ["s"]
+        assert matcher.match_subscription(subscription) == ["e"]
+
+
 def test_shapes_near_the_antipode_as_the_oracle_says() -> None:
     rng = random.Random(5)
     regions = [

@@ -7,6 +7,7 @@ who may want a position. `scan` is the plain version: every position against eve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -26,6 +27,8 @@ __all__ = ["LocationIndex", "RegionTest", "reach_of"]
 
 F8: TypeAlias = npt.NDArray[np.float64]
 I4: TypeAlias = npt.NDArray[np.int32]
+_WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
+_QUARTER_M = geometry.EARTH_RADIUS_M * math.pi / 2
 _OPS = {
     "happen-in": kernels.HAPPEN_IN,
     "overlap": kernels.OVERLAP,
@@ -51,11 +54,11 @@ def reach_of(test: RegionTest, relations: Relations) -> list[Bounds] | None:
     metres = params[2] + (relations.tolerance if params[1] == "=" else 0.0)
     x, y = kernels.centre_of(shape[0], shape[1], 0)
     far = max(relations.distance((0, np.array([x, y])), (0, c)) for c in _border(shape, relations))
-    # Distances from the centre are true in the projection, so the triangle rule holds there;
-    # and a position inside is at distance 0, wherever the projection has it.
+    if relations.globe and far > _QUARTER_M:  # what is inside may be farther away than the border
+        return [_WORLD]
+    # Distances from the centre are true in the projection, so the triangle rule holds there.
     radius = (far + metres) * (1 + 1e-9) + 1e-6
-    around = Circle(_wrapped(float(x), relations), float(y), radius)
-    return index_boxes(around, relations.space) + _own_boxes(shape, relations)
+    return index_boxes(Circle(_wrapped(float(x), relations), float(y), radius), relations.space)
 
 
 def _border(shape: Shape, relations: Relations) -> F8:
