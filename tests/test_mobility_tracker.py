@@ -475,7 +475,7 @@ def test_movers_whom_nothing_follows_leave_next_to_nothing(kept, monkeypatch):
     come_and_go(range(2))  # whatever has to be compiled is
     tracemalloc.start()
     used = []
-    for numbers in (range(60), range(60, 120), range(120, 420)):
+    for numbers in (range(60), range(60, 600), range(600, 900)):
         come_and_go(numbers)
         gc.collect()
         used.append(tracemalloc.get_traced_memory()[0])

@@ -163,7 +163,8 @@ def _ends(plan: Plan, numbers: F8) -> tuple[F8, F8]:
     """The lows and highs of intervals: what `Plan.bind` does for one."""
     holes = [hole for hole, _ in plan.steps]
     towards = np.array([way for _, way in plan.steps])
-    stepped = np.nextafter(numbers[:, holes], towards)
+    with np.errstate(over="ignore"):  # beyond the largest number is infinity
+        stepped = np.nextafter(numbers[:, holes], towards)
     infinite = np.broadcast_to((-np.inf, np.inf), (numbers.shape[0], 2))
     known = np.concatenate([numbers, stepped, infinite], axis=1)
     known += 0.0  # there is no −0.0
