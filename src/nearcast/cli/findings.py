@@ -110,9 +110,10 @@ def _kernels() -> Finding:
     """How many kernels are compiled in the present state of their sources."""
     sources = jit.kernel_sources()
     known = sum(_kernel_count(source) for source in sources)
-    entries = "*.py{}{}.nbi".format(*sys.version_info[:2])
     folders = {jit.module_cache(source) for source in sources}
-    kept = sum(len(list(folder.rglob(entries))) for folder in folders)
+    kept = len(
+        {path.name.split(".nbc")[0].rsplit(".", 1)[0] for f in folders for path in f.glob("*.nbc")}
+    )
     if kept == 0:
         return Finding("note", "kernels", f"none of {known} compiled; nearcast doctor --warm does")
     return Finding("fine", "kernels", f"{kept} of {known} compiled and kept")
