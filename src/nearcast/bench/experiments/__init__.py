@@ -19,6 +19,7 @@ _MODULES = {
         "ablation",
         "composite",
         "event-matching",
+        "first",
         "ground",
         "maintenance",
         "memory",
