@@ -48,6 +48,11 @@ class Patterns:
         """How many composites there are."""
         return len(self._detector) + len(self._coming)
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to detect, and nothing held back."""
+        return not (self._held or len(self))
+
     def add(self, composite: Composite, now: Micros | None) -> None:
         """Detect a composite from now on; `check` has let it pass."""
         if now is not None and not self._hold:

@@ -30,6 +30,7 @@ from nearcast.broker.ports import (
     Unsubscribed,
 )
 from nearcast.broker.replies import Reply
+from nearcast.broker.roster import Roster, follows
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import Micros, Time
 from nearcast.cpsl.composite import Composite
@@ -71,7 +72,8 @@ class Service:
         sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead)
-        self._matcher = Matcher(index=index, space=space)
+        self._subscriptions = Roster(Matcher(index=index, space=space))
+        self._space: Space = space
         events = Matcher(index=index, space=space)
         self._live = LiveEvents(events)
         self._tracker = Tracker(
@@ -81,7 +83,6 @@ class Service:
         life = None if composite_life is None else span(composite_life, "composite_life")
         self._patterns = Patterns(space, self._timeline.hold, life)
         self._delivery = Delivery(self._live.numbers)
-        self._subscriptions: dict[str, Subscription] = {}
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
         self._past = Past({})
@@ -96,7 +97,7 @@ class Service:
     @property
     def space(self) -> Space:
         """The space of all places."""
-        return self._matcher.space
+        return self._space
 
     @property
     def now(self) -> Micros | None:
@@ -152,12 +153,12 @@ class Service:
                 new[subscription.id] = row
         for row in again:
             with _of_row(row):
-                self._matcher.check_subscription(_anywhere(given[row]))
+                self._subscriptions.check(given[row])
         if given:
             self._begin()
         rows = [row for id, row in new.items() if id not in self._subscriptions]
         try:
-            self._matcher.add_subscriptions([_anywhere(given[row]) for row in rows])
+            self._subscriptions.put_all([given[row] for row in rows])
         except BatchError as error:
             raise BatchError(rows[error.row], error.cause) from error
         added = set(rows)
@@ -183,10 +184,8 @@ class Service:
         old = self._subscriptions.get(subscription.id)
         if old == subscription:
             return
-        if old is None:
-            self._matcher.add_subscriptions([_anywhere(subscription)])
-        else:
-            self._matcher.update_subscription(_anywhere(subscription))
+        self._subscriptions.put(subscription)
+        if old is not None:
             self._replaced(old, subscription)
         self._register(subscription)
         self._greet(subscription)
@@ -203,7 +202,6 @@ class Service:
             self._delivery.keep(old.id, [number for number, _ in told])
 
     def _register(self, subscription: Subscription) -> None:
-        self._subscriptions[subscription.id] = subscription
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._note(Subscribed, subscription)
 
@@ -257,8 +255,7 @@ class Service:
         return self._answer()
 
     def _drop_subscription(self, id: str) -> None:
-        del self._subscriptions[id]
-        self._matcher.remove_subscription(id)
+        self._subscriptions.remove(id)
         self._leave(id)
         self._delivery.forget(id)
         self._timeline.forget("subscription", id)
@@ -287,7 +284,7 @@ class Service:
             self._begin()
         else:
             self._move_to(arrival.now)
-            self._happen(arrival, self._matcher.match_event(event, now=arrival.now))
+            self._happen(arrival, self._subscriptions.wanting(event, arrival.now))
         return self._answer()
 
     def publish_many(self, events: Iterable[Event]) -> Reply:
@@ -308,25 +305,26 @@ class Service:
         self._awaited = {arrival.event.id for arrival in coming} if self._composites else set()
         for first in range(0, len(coming), _TOGETHER):
             some = coming[first : first + _TOGETHER]
-            wanted = self._matcher.match_each(
+            wanted = self._subscriptions.wanting_each(
                 [arrival.event for arrival in some], [arrival.now for arrival in some]
             )
-            for arrival, ids in zip(some, wanted, strict=True):
+            for arrival in some:
                 self._move_to(arrival.now)
-                self._happen(arrival, ids)
+                self._happen(arrival, next(wanted))
         self._awaited = set()
         return self._answer()
 
     def _outlook(self) -> Outlook:
         return Outlook(self._timeline, self._live, self._past, self.space)
 
-    def _happen(self, arrival: Arrival, wanted: Sequence[str]) -> None:
+    def _happen(self, arrival: Arrival, wanted: Sequence[Subscription]) -> None:
         """An event comes, now that time has come to it."""
         event, start, end, _ = arrival
         self._enter(event, wanted)
-        self._compose(self._patterns.take(event, start, end), end)
+        if self._composites:
+            self._compose(self._patterns.take(event, start, end), end)
 
-    def _enter(self, event: Event, wanted: Sequence[str]) -> None:
+    def _enter(self, event: Event, wanted: Sequence[Subscription]) -> None:
         """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
             self._remember(event, self._moment)
@@ -335,11 +333,12 @@ class Service:
         self._timeline.ends(event.expires, "event", event.id)
         self._note(Published, event)
         following = self._following
-        for id in wanted:
-            if id not in following:
-                self._tell(self._subscriptions[id], event)
         if following:
-            followers = [id for id in wanted if id in following]
+            followers = [each.id for each in wanted if each.id in following]
+            wanted = [each for each in wanted if each.id not in following]
+        if wanted:
+            self._draft.tell_all(wanted, event, self._moment)
+        if following:
             self._heed(self._tracker.published(event, followers, self._moment))
 
     def retract(self, event_id: str) -> Reply:
@@ -435,26 +434,33 @@ class Service:
 
     def _move_to(self, now: Micros, *, closing: bool = False) -> None:
         """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
+        if not self._patterns.idle:
+            self._decide(now, closing)
+        self._expire(now)
+
+    def _decide(self, now: Micros, closing: bool) -> None:
+        """Let patterns speak of all that is over by then."""
         hold = self._timeline.hold
         if self.now is None:
             self._patterns.begin(now)
         while (moment := self._patterns.due(now - hold, closing=closing)) is not None:
             self._expire(moment + hold)
             self._compose(self._patterns.decide(moment), moment)
-        self._expire(now)
 
     def _expire(self, now: Micros) -> None:
-        if self.now is not None and now <= self.now:
+        timeline = self._timeline
+        if timeline.now is not None and now <= timeline.now:
             return
-        for kind, id in self._timeline.ended(now):
+        for kind, id in timeline.ended(now):
             if kind == "event":
                 event = self._live.expire(id)
                 assert event.expires is not None
-                self._tracker.expired(id, self._moment)
+                if self._following:
+                    self._tracker.expired(id, self._moment)
                 self._remember(event, event.expires)
             else:
                 self._drop_subscription(id)
-        self._timeline.now = now
+        timeline.now = now
         self._past.forget(now)
         self._note(Reached, now)
 
@@ -475,7 +481,7 @@ class Service:
             detected = waiting.popleft()
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._tell(self._composites[event.composite_id], event)
-            self._enter(event, self._matcher.match_event(event, now=self._moment))
+            self._enter(event, self._subscriptions.wanting(event, self._moment))
             waiting += self._patterns.again(event, detected, moment)
 
     def _is_taken(self, event_id: str) -> bool:
@@ -512,9 +518,8 @@ class Service:
             self._live.add(event)
             self._timeline.ends(event.expires, "event", event.id)
         self._past = Past(state.expired)
-        self._matcher.add_subscriptions([_anywhere(s) for s in state.subscriptions.values()])
+        self._subscriptions.put_all([*state.subscriptions.values()])
         for subscription in state.subscriptions.values():
-            self._subscriptions[subscription.id] = subscription
             self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._recall(state)
         for composite in state.composites.values():
@@ -530,10 +535,10 @@ class Service:
         """Which pairs were told that do not follow from what is there now."""
         told: dict[str, list[int]] = {}
         events = [event for event in self._live if state.told.get(event.id)]
-        wanted = self._matcher.match_each(events, [self._moment] * len(events))
-        for event, ids in zip(events, wanted, strict=True):
+        wanted = self._subscriptions.wanting_each(events, [self._moment] * len(events))
+        for event, found in zip(events, wanted, strict=True):
             number, _ = self._live.numbered(event.id)
-            implied = {id for id in ids if not _follows(self._subscriptions[id])}
+            implied = {each.id for each in found if not follows(each)}
             for id in state.told[event.id] - implied:
                 if id in self._subscriptions:
                     told.setdefault(id, []).append(number)
@@ -542,29 +547,15 @@ class Service:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
-        self._matcher.check_invariants()
+        self._subscriptions.check_invariants()
         self._live.check_invariants()
         self._delivery.check_invariants()
-        assert len(self._matcher) == len(self._subscriptions)
-        assert all(self._visible(s.expires) for s in self._subscriptions.values())
+        assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
 
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
-
-
-def _follows(subscription: Subscription) -> bool:
-    return isinstance(subscription.region, Around)
-
-
-def _anywhere(subscription: Subscription) -> Subscription:
-    """What the matcher is told: the subscription, without a region that moves."""
-    if not _follows(subscription):
-        return subscription
-    s = subscription
-    where = None if s.where is None else s.filter
-    return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)
 
 
 @contextmanager
