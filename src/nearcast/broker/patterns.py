@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -47,6 +47,11 @@ class Patterns:
     def __len__(self) -> int:
         """How many composites there are."""
         return len(self._detector) + len(self._coming)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to detect, and nothing held back."""
+        return not (self._held or len(self))
 
     def add(self, composite: Composite, now: Micros | None) -> None:
         """Detect a composite from now on; `check` has let it pass."""
@@ -143,10 +148,12 @@ class Patterns:
 
     # -- composite events ----------------------------------------------------------
 
-    def named(self, found: CompositeEvent, taken: Container[str], now: Micros) -> CompositeEvent:
+    def named(
+        self, found: CompositeEvent, taken: Callable[[str], bool], now: Micros
+    ) -> CompositeEvent:
         """A detection as the event that is published, under an id that is not taken."""
         number = self._numbers.get(found.composite_id, 0) + 1
-        while f"{found.composite_id}#{number}" in taken:
+        while taken(f"{found.composite_id}#{number}"):
             number += 1
         self._numbers[found.composite_id] = number
         return CompositeEvent(
