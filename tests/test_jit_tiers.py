@@ -351,6 +351,20 @@ def test_whoever_measures_has_everything_compiled(folder):
     assert said.splitlines() == ["14 plain", "14 compiled 1"]
 
 
+def test_the_mode_mixed_answers_with_both(folder):
+    said, trouble = run(
+        folder,
+        """
+        seen = []
+        plain = squares._interpret
+        squares._interpret = lambda *args: seen.append("plain") or plain(*args)
+        print({squares(few) for _ in range(40)}, 5 < seen.count("plain") < 35)
+        """,
+        NEARCAST_JIT="mixed:3",
+    )
+    assert (said.splitlines(), trouble) == (["{14} True"], "")
+
+
 def test_a_cache_that_cannot_be_written(folder):
     """Right answers, one warning; what is used much is compiled all the same."""
     (folder / "cache").write_text("not a folder")
@@ -532,6 +546,29 @@ def test_a_forked_process_has_a_compiler_of_its_own(folder):
     )
     assert said.splitlines() == ["14"] + ["28 True compiled compiled"] * 2
     assert trouble == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_lets_go_of_its_parents_compiler(folder):
+    """The child sees its input end although a forked process lives on."""
+    said, _ = run(
+        folder,
+        """
+        print(double(few), flush=True)
+        while behind._behind._child is None: time.sleep(0.01)
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(8)
+            os._exit(0)
+        child = behind._behind._child._process
+        os.close(child.stdin.fileno())
+        try: print(child.wait(6))
+        except Exception as error: print(type(error).__name__)
+        os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+        """,
+    )
+    assert said.splitlines() == ["28", "0"]
 
 
 def test_threads_that_call_while_it_switches(folder):

@@ -19,6 +19,8 @@ from nearcast.errors import SparkError
 
 __all__ = ["Finding", "all_findings"]
 
+#: Decorators of kernels.
+_MARKS = {"kernel", "brief_kernel", "inlined"}
 State = Literal["fine", "note", "bad"]
 
 
@@ -123,4 +125,4 @@ def _kernel_count(source: Path) -> int:
     tree = ast.parse(source.read_text("utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     marks = (mark for function in functions for mark in function.decorator_list)
-    return sum(isinstance(mark, ast.Name) and mark.id == "kernel" for mark in marks)
+    return sum(isinstance(mark, ast.Name) and mark.id in _MARKS for mark in marks)

@@ -25,7 +25,7 @@ from nearcast.jit.troubles import warn_once
 if TYPE_CHECKING:
     from nearcast.jit.tiers import Kernel
 
-__all__ = ["ask", "settled"]
+__all__ = ["ask", "child_environment", "settled"]
 
 #: Seconds from the first request until the compiler is loaded: short scripts end before.
 GRACE = 1.0
@@ -156,18 +156,22 @@ class _Behind:
         return answer or None
 
 
+def child_environment(**changes: str) -> dict[str, str]:
+    """The environment of a process that imports what this one can."""
+    paths = [path or os.getcwd() for path in sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **changes}
+
+
 class _Child:
     """A process that compiles: a request a line, an answer a line; it ends with its input."""
 
     def __init__(self) -> None:
-        paths = [path or os.getcwd() for path in sys.path]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "NEARCAST_JIT": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-W", "ignore", "-m", "nearcast.jit.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env=child_environment(NEARCAST_JIT="1"),
             text=True,
             start_new_session=True,  # Ctrl-C is its parent's
         )

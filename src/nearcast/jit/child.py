@@ -18,7 +18,7 @@ from nearcast.jit.described import sample
 from nearcast.jit.kernel_files import cache_directory
 from nearcast.jit.tiers import find
 
-__all__ = ["main"]
+__all__ = ["end_with_input", "main"]
 
 
 def main() -> None:
@@ -37,6 +37,12 @@ def main() -> None:
 def _listen(requests: SimpleQueue[str]) -> None:
     for line in sys.stdin:
         requests.put(line)
+    end_with_input()
+
+
+def end_with_input() -> None:
+    """End this process when its input ends, that is, when its parent does or lets it go."""
+    sys.stdin.read()
     from nearcast.jit.compiler import saving
 
     with saving:  # a file that is being written is moved to its place, or not begun
