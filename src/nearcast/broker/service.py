@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.draft import Draft
 from nearcast.broker.live import LiveEvents
@@ -42,12 +43,10 @@ from nearcast.errors import (
     UnknownIdError,
     ValidationError,
 )
-from nearcast.matcher import Matcher
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
@@ -68,20 +67,26 @@ class Service:
     def __init__(
         self, *, space: Space = "globe", safe_region: str = "disc", extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
-        index: str = "auto", composite_life: object = 3600, store: Store | None = None,
-        sinks: Sequence[Sink] = (),
+        subscription_index: str = "auto", event_index: str = "auto",
+        index_options: Mapping[str, Any] | None = None,
+        safe_region_options: Mapping[str, Any] | None = None,
+        composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
+        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
-        self._timeline = Timeline(clock, lateness, max_ahead)
-        self._subscriptions = Roster(Matcher(index=index, space=space))
+        self._timeline = Timeline(clock, lateness, max_ahead, longest)
+        subscriptions, events = parts.matchers(
+            space, subscription_index, event_index, index_options
+        )
         self._space: Space = space
-        events = Matcher(index=index, space=space)
+        self._subscriptions = Roster(subscriptions)
         self._live = LiveEvents(events)
-        self._tracker = Tracker(
-            MatcherSearch(events, self._live.places), space=space, safe_region=safe_region,
-            extent=extent,
-        )  # fmt: skip
+        search = MatcherSearch(events, self._live.places)
+        self._tracker = parts.tracker(search, space, safe_region, extent, safe_region_options)
         life = None if composite_life is None else span(composite_life, "composite_life")
-        self._patterns = Patterns(space, self._timeline.hold, life)
+        self._patterns = Patterns(
+            space, self._timeline.hold, life, longest=self._timeline.longest,
+            tolerance_m=tolerance_m, max_pending=max_pending,
+        )  # fmt: skip
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
@@ -108,6 +113,11 @@ class Service:
     def late(self) -> int:
         """How many events came too late for patterns; they were matched all the same."""
         return self._patterns.late
+
+    @property
+    def overflows(self) -> int:
+        """How many waiting instances patterns have let go because of `max_pending`."""
+        return self._patterns.overflows
 
     @property
     def event_count(self) -> int:

@@ -22,12 +22,15 @@ _FEW = 64  # entries of what is gone that are not worth the clearing
 class Timeline:
     """The broker's time. It never goes back, whatever a clock or an event says."""
 
-    def __init__(self, clock: Clock | None, lateness: object, max_ahead: object) -> None:
+    def __init__(
+        self, clock: Clock | None, lateness: object, max_ahead: object, longest: object = None
+    ) -> None:
         if clock is not None and not callable(clock):
             raise ValidationError("clock", clock, "give a function that returns microseconds")
         self.clock = clock
         self.lateness = None if lateness is None else span(lateness, "lateness")
         self.max_ahead = span(max_ahead, "max_ahead")
+        self.longest = None if longest is None else span(longest, "longest")
         self.now: Micros | None = None
         self._ends: list[tuple[Micros, int, Kind, str]] = []
         """A heap; an entry that `_due` does not confirm is of something gone or renewed."""
@@ -54,6 +57,12 @@ class Timeline:
             known = [moment for moment in (present, event.start) if moment is not None]
             end = max(known, default=0)
         start = end if event.start is None else event.start
+        if self.longest is not None and end - start > self.longest:
+            raise ValidationError(
+                "end", format_micros(end),
+                f"it lasts {format_seconds(end - start)} s and longest is "
+                f"{format_seconds(self.longest)} s; raise Broker(longest=…)",
+            )  # fmt: skip
         if present is None:
             return start, end
         if self.clock is not None and end > present + self.max_ahead:
