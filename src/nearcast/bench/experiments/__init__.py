@@ -20,6 +20,7 @@ _MODULES = {
         "composite",
         "event-matching",
         "ground",
+        "join",
         "maintenance",
         "memory",
         "moving",
