@@ -94,10 +94,9 @@ def _arranged(batch: EventBatch, first: int, stop: int) -> Blocks:
     dim_of[frequent] = np.arange(frequent.size)
     keys = np.array([0, 1] if counts[0] else [*frequent[:2], 0, 0][:2], np.int64)
     event, slab = _slabs(dense[:, keys[0]], dense[:, keys[1]])
-    return Blocks(
-        event, dense, dim_of, *kernels.fill(event, dense, frequent, keys), _alive(event),
-        keys, slab, *kernels.hulls(event, dense, keys, slab),
-    )  # fmt: skip
+    bins: Any = kernels.fill(event, dense, frequent, keys)
+    hulls: Any = kernels.hulls(event, dense, keys, slab)
+    return Blocks._make((event, dense, dim_of, *bins, _alive(event), keys, slab, *hulls))
 
 
 def _alive(event: I4) -> npt.NDArray[np.uint64]:
