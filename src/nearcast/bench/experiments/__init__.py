@@ -22,6 +22,7 @@ _MODULES = {
         "event-matching",
         "first",
         "ground",
+        "join",
         "maintenance",
         "memory",
         "moving",

@@ -119,8 +119,11 @@ class Pivot:
 
     def prepare(self) -> None:
         """Make the tiles that were put off; the first match would. Within a match, too."""
-        if self._waiting is None:
-            return
+        if self._waiting is not None:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Plan what waits, or wait for who does."""
         with self._making:
             rows = self._waiting
             if rows is None:  # somebody else has made them

@@ -8,6 +8,7 @@ microsecond. See `kernels` for how.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from nearcast.index.pivot.event_blocks import kernels
 from nearcast.index.pivot.event_blocks.kernels import BLOCK, COSTS
 from nearcast.index.pivot.kernels import by_event
 
-__all__ = ["Blocks", "EventBlocks"]
+__all__ = ["Blocks", "EventBlocks", "joined"]
 
 F8 = npt.NDArray[np.float64]
 I4 = npt.NDArray[np.int32]
@@ -93,10 +94,9 @@ def _arranged(batch: EventBatch, first: int, stop: int) -> Blocks:
     dim_of[frequent] = np.arange(frequent.size)
     keys = np.array([0, 1] if counts[0] else [*frequent[:2], 0, 0][:2], np.int64)
     event, slab = _slabs(dense[:, keys[0]], dense[:, keys[1]])
-    return Blocks(
-        event, dense, dim_of, *kernels.fill(event, dense, frequent, keys), _alive(event), keys, slab,
-        *kernels.hulls(event, dense, keys, slab),
-    )  # fmt: skip
+    bins: Any = kernels.fill(event, dense, frequent, keys)
+    hulls: Any = kernels.hulls(event, dense, keys, slab)
+    return Blocks._make((event, dense, dim_of, *bins, _alive(event), keys, slab, *hulls))
 
 
 def _alive(event: I4) -> npt.NDArray[np.uint64]:
@@ -113,7 +113,7 @@ def _slabs(x: F8, y: F8) -> tuple[I4, I8]:
     places: list[I4] = []
     starts = [0]
     cuts = [*range(0, having, each * BLOCK), having, order.size]
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in pairwise(cuts):
         if begin == end:
             continue
         part = order[begin:end]
@@ -135,7 +135,6 @@ def joined(
     """
     parts: list[Pairs] = []
     cost, first = 0.0, 0
-    share = batch.size
     with ThreadPoolExecutor(threads) as pool:
         while first < batch.size:
             arranged = EventBlocks(batch, first)
@@ -143,7 +142,7 @@ def joined(
             parts.append(arranged.meet(table, rows[:_PIECE], spent))
             if first == 0:
                 looked = float(spent @ COSTS) * max(1.0, rows.size / _PIECE)
-                cost = looked * share / max(1, arranged.stop)
+                cost = looked * batch.size / max(1, arranged.stop)
                 if cost > allowed:
                     return None, cost
 

@@ -28,7 +28,7 @@ COSTS = np.array([85.0, 1.0, 6.2, 12.0])
 
 @kernel
 def spread(start, attr, value, first, stop, columns):
-    """(by column how many of the events have it, their values by event and column, NaN for none)."""
+    """(how many events have each column, values by event and column, NaN for none)."""
     counts = np.zeros(columns, np.int64)
     dense = np.full((stop - first, columns), np.nan)
     for e in range(first, stop):
