@@ -15,7 +15,7 @@ from nearcast.cpsl import state
 from nearcast.cpsl.compile import compile_pattern
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
-from nearcast.cpsl.durations import to_duration
+from nearcast.model.durations import to_duration
 from nearcast.cpsl.instances import CompositeEvent, GlobeInstance, Instance, detection
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
 from nearcast.cpsl.operators.passing import Filter, Primitive

@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from nearcast.clock import format_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import format_seconds
+from nearcast.model.durations import format_seconds
 from nearcast.model.cql2_literals import number_text
 
 __all__ = ["draw"]

@@ -28,7 +28,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from nearcast.clock import to_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import seconds_to_micros, to_duration
+from nearcast.model.durations import seconds_to_micros, to_duration
 from nearcast.cpsl.regions import Regions, to_region
 from nearcast.errors import PatternError, ValidationError
 

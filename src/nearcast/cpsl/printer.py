@@ -11,7 +11,7 @@ from typing import Any
 
 from nearcast.clock import EARLIEST, LATEST, format_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import format_seconds
+from nearcast.model.durations import format_seconds
 from nearcast.model.cql2_literals import number_text
 
 __all__ = ["format_lines", "format_node"]
