@@ -213,14 +213,15 @@ class NaiveFences:
     def _forget(self) -> None:
         """An object that all fences of its kind have lost is unknown again."""
         for key, objects in self.known.items():
-            spans = [w.lost for w in self.fences.values() if w.key == key]
+            here = [w for w in self.fences.values() if w.key == key and not self._is_waiting(w)]
+            spans = [w.lost for w in here]
             if not spans or None in spans:
                 continue
             longest = max(span for span in spans if span is not None)
             for who, last in list(objects.items()):
                 due = last.at + longest
                 if (due < self.before or due <= self.closed) and not any(
-                    who in w.visits for w in self.fences.values() if w.key == key
+                    who in w.visits for w in here
                 ):
                     del objects[who]
 
@@ -233,7 +234,7 @@ class NaiveFences:
                 if not self.hold or number in self.taken:
                     self._note(watched.key, at, number, event)
         known = self.known[watched.key]
-        for who, last in sorted(known.items(), key=lambda each: each[1].number):
+        for who, last in sorted(known.items(), key=lambda each: (each[1].at, each[0])):
             there = self.live.get(last.event.id)
             if there is None or there[1] != last.number:
                 continue
@@ -264,16 +265,12 @@ class NaiveFences:
 
     def _position(self, at: int, number: int, event: Event) -> None:
         self.taken.add(number)
-        watching = sorted(self.fences.values(), key=lambda each: each.number)
-        for key in self.known:
-            before = dict(self.known[key])
-            who = self._note(key, at, number, event)
-            if who is None:
-                continue
-            for watched in watching:
-                if watched.key == key and not self._is_waiting(watched):
-                    self._step(watched, who, at, before.get(who))
-        self.told.sort(key=lambda told: 0)  # stable: as they were told
+        before = {key: dict(objects) for key, objects in self.known.items()}
+        who = {key: self._note(key, at, number, event) for key in self.known}
+        for watched in sorted(self.fences.values(), key=lambda each: each.number):
+            counted = None if self._is_waiting(watched) else who[watched.key]
+            if counted is not None:
+                self._step(watched, counted, at, before[watched.key].get(counted))
 
     def _is_waiting(self, watched: Watched) -> bool:
         return any(what is watched for _, _, what in self.waiting)
