@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from nearcast import Broker, Composite, Event, Point, Subscription
-from nearcast.broker import past
+from nearcast.broker import live, past
 from nearcast.broker.timeline import Timeline
-from nearcast.matcher import usage
+from nearcast.matcher import facade, usage
 
 S = 1_000_000
 T = 1_700_000_000 * S
@@ -64,6 +64,8 @@ def test_memory_stays_flat_while_ids_strings_and_words_are_new_every_day(
     end: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(usage, "_FEW", 128)
+    monkeypatch.setattr(live, "_MOST_OVER", 16)
+    monkeypatch.setattr(facade, "_MOST_COMING", 16)
     broker = Broker("planar")
     broker.subscribe(Subscription("s", "ann", "owner = 'ann' AND price < 3", keywords={"sale"}))
     broker.detect(Composite("c", "ops", "=|(STRING: owner = &o; 60)(STRING: buyer = &o)"))

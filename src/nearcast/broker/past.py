@@ -41,6 +41,9 @@ class Past:
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, id: object) -> bool:
+        return id in self._known
+
     def keep(self, id: str, content: bytes, until: Micros) -> None:
         """An event has expired."""
         self._known.pop(id, None)

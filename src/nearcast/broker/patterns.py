@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -143,10 +143,12 @@ class Patterns:
 
     # -- composite events ----------------------------------------------------------
 
-    def named(self, found: CompositeEvent, taken: Container[str], now: Micros) -> CompositeEvent:
+    def named(
+        self, found: CompositeEvent, taken: Callable[[str], bool], now: Micros
+    ) -> CompositeEvent:
         """A detection as the event that is published, under an id that is not taken."""
         number = self._numbers.get(found.composite_id, 0) + 1
-        while f"{found.composite_id}#{number}" in taken:
+        while taken(f"{found.composite_id}#{number}"):
             number += 1
         self._numbers[found.composite_id] = number
         return CompositeEvent(

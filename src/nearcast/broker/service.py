@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from nearcast.broker.delivery import Delivery
+from nearcast.broker.draft import Draft
+from nearcast.broker.live import LiveEvents
 from nearcast.broker.memory import NoStore
-from nearcast.broker.past import REMEMBERED_FOR, Past, content_of, same
+from nearcast.broker.outlook import Arrival, Outlook
+from nearcast.broker.past import REMEMBERED_FOR, Past, content_of
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
     Change,
@@ -20,17 +24,23 @@ from nearcast.broker.ports import (
     Published,
     Reached,
     Sink,
+    State,
     Store,
     Subscribed,
-    Told,
     Unsubscribed,
 )
-from nearcast.broker.replies import Notification, Reply
+from nearcast.broker.replies import Reply
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import Micros, Time
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.instances import CompositeEvent
-from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.errors import (
+    BatchError,
+    DuplicateIdError,
+    NearcastError,
+    UnknownIdError,
+    ValidationError,
+)
 from nearcast.matcher import Matcher
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
@@ -38,10 +48,12 @@ from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
-from nearcast.model.geometry import Around, Box, Location, Point, Space, check_space
+from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Service"]
+
+_TOGETHER = 4096  # events of one call that are matched together
 
 
 class Service:
@@ -60,23 +72,25 @@ class Service:
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead)
         self._matcher = Matcher(index=index, space=space)
-        self._places: dict[str, Location] = {}
+        events = Matcher(index=index, space=space)
+        self._live = LiveEvents(events)
         self._tracker = Tracker(
-            MatcherSearch(self._matcher, self._places), space=space, safe_region=safe_region,
+            MatcherSearch(events, self._live.places), space=space, safe_region=safe_region,
             extent=extent,
         )  # fmt: skip
         life = None if composite_life is None else span(composite_life, "composite_life")
         self._patterns = Patterns(space, self._timeline.hold, life)
-        self._delivery = Delivery()
+        self._delivery = Delivery(self._live.numbers)
         self._subscriptions: dict[str, Subscription] = {}
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
-        self._events: dict[str, tuple[int, Event]] = {}
         self._past = Past({})
-        self._arrived = 0
+        self._awaited: set[str] = set()
+        """Ids of the events that this call has yet to publish."""
         self._store: Store = NoStore() if store is None else store
         self._sinks = tuple(sinks)
-        self._draft = _Draft()
+        self._remembers = store is not None
+        self._draft = Draft(self._remembers)
         self._restore()
 
     @property
@@ -97,7 +111,7 @@ class Service:
     @property
     def event_count(self) -> int:
         """How many events are live, as far as time has come."""
-        return len(self._events)
+        return len(self._live)
 
     def __len__(self) -> int:
         """How many subscriptions and composites there are."""
@@ -116,41 +130,93 @@ class Service:
         its id is replaced, and what that one was told of is not repeated, unless it was
         somebody else's.
         """
+        self._check_subscription(subscription)
+        self._begin()
+        self._take_up(subscription)
+        return self._answer()
+
+    def subscribe_many(self, subscriptions: Iterable[Subscription]) -> Reply:
+        """`subscribe` for many, as one by one and only faster; all of them or none.
+
+        A bad one is a BatchError that names its row.
+        """
+        given = _listed("subscriptions", subscriptions, Subscription)
+        new: dict[str, int] = {}
+        again: list[int] = []
+        for row, subscription in enumerate(given):
+            with _of_row(row):
+                self._check_subscription(subscription)
+            if subscription.id in new or subscription.id in self._subscriptions:
+                again.append(row)
+            else:
+                new[subscription.id] = row
+        for row in again:
+            with _of_row(row):
+                self._matcher.check_subscription(_anywhere(given[row]))
+        if given:
+            self._begin()
+        rows = [row for id, row in new.items() if id not in self._subscriptions]
+        try:
+            self._matcher.add_subscriptions([_anywhere(given[row]) for row in rows])
+        except BatchError as error:
+            raise BatchError(rows[error.row], error.cause) from error
+        added = set(rows)
+        for row, subscription in enumerate(given):
+            if row in added:
+                self._register(subscription)
+                self._greet(subscription)
+            else:
+                self._take_up(subscription)
+        return self._answer()
+
+    def _check_subscription(self, subscription: Subscription) -> None:
         _check_type("subscription", subscription, Subscription)
-        follows = isinstance(subscription.region, Around)
-        if follows and subscription.subscriber is None:
+        if isinstance(subscription.region, Around) and subscription.subscriber is None:
             raise ValidationError("subscriber", None, "Around needs to know whom to follow")
         if subscription.region is not None:
             check_space(subscription.region, self.space, "region")
         if subscription.id in self._composites:
             raise DuplicateIdError("composite", subscription.id, "unsubscribe it first")
-        self._begin()
-        if self._subscriptions.get(subscription.id) == subscription:
-            return self._answer()
-        self._replace(subscription)
-        if not self._visible(subscription.expires):
-            self._drop_subscription(subscription.id)
-        elif follows:
-            self._join(subscription)
-        else:
-            found = self._matcher.match_subscription(subscription, now=self.now)
-            for event_id in sorted(found, key=lambda id: self._events[id][0]):
-                self._tell(subscription, self._events[event_id][1])
-        return self._answer()
 
-    def _replace(self, subscription: Subscription) -> None:
+    def _take_up(self, subscription: Subscription) -> None:
+        """Begin a subscription, or put it in the place of another, unless it is there already."""
         old = self._subscriptions.get(subscription.id)
+        if old == subscription:
+            return
         if old is None:
             self._matcher.add_subscriptions([_anywhere(subscription)])
         else:
             self._matcher.update_subscription(_anywhere(subscription))
+            self._replaced(old, subscription)
+        self._register(subscription)
+        self._greet(subscription)
+
+    def _replaced(self, old: Subscription, by: Subscription) -> None:
+        if old.subscriber != by.subscriber:
             self._leave(old.id)
-            if old.subscriber != subscription.subscriber:
-                self._delivery.forget_subscription(old.id)
-                self._note(Unsubscribed(old.id))
+            self._delivery.forget(old.id)
+            self._note(Unsubscribed, old.id)
+        elif old.id in self._following:
+            self._leave(old.id)
+        else:
+            told = self._live.matching(old, self.now)
+            self._delivery.keep(old.id, [number for number, _ in told])
+
+    def _register(self, subscription: Subscription) -> None:
         self._subscriptions[subscription.id] = subscription
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
-        self._note(Subscribed(subscription))
+        self._note(Subscribed, subscription)
+
+    def _greet(self, subscription: Subscription) -> None:
+        """Tell a new subscription of what already matches it, unless it is over."""
+        if not self._visible(subscription.expires):
+            self._drop_subscription(subscription.id)
+        elif isinstance(subscription.region, Around):
+            self._join(subscription)
+        else:
+            for number, event in self._live.matching(subscription, self.now):
+                if not self._delivery.holds(subscription.id, number):
+                    self._tell(subscription, event)
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -169,7 +235,7 @@ class Service:
             self._patterns.remove(composite.id)
         self._patterns.add(composite, self.now)
         self._composites[composite.id] = composite
-        self._note(Detecting(composite))
+        self._note(Detecting, composite)
         return self._answer()
 
     def unsubscribe(self, id: str) -> Reply:
@@ -183,7 +249,7 @@ class Service:
             self._patterns.remove(id)
             self._patterns.forget(id)
             del self._composites[id]
-            self._note(Unsubscribed(id))
+            self._note(Unsubscribed, id)
         elif id in self._subscriptions:
             self._drop_subscription(id)
         else:
@@ -194,9 +260,9 @@ class Service:
         del self._subscriptions[id]
         self._matcher.remove_subscription(id)
         self._leave(id)
-        self._delivery.forget_subscription(id)
+        self._delivery.forget(id)
         self._timeline.forget("subscription", id)
-        self._note(Unsubscribed(id))
+        self._note(Unsubscribed, id)
 
     def _join(self, subscription: Subscription) -> None:
         self._following.add(subscription.id)
@@ -216,54 +282,65 @@ class Service:
         changes. A different one while that is live is a DuplicateIdError. Refused if its `end`
         is too far ahead of the clock or too late.
         """
-        _check_type("event", event, Event)
-        if event.location is not None:
-            check_space(event.location, self.space, "location")
-        present = self._timeline.present()
-        if self._is_repetition(event, present):
+        arrival = self._outlook().arrival(event)
+        if arrival is None:
             self._begin()
-            return self._answer()
-        start, end = self._timeline.interval(event, present)
-        now = end if present is None else present
-        if self._timeline.clock is None:
-            now = max(now, end)
-        _, known = self._events.get(event.id, (0, None))
-        if known is not None and _valid(known.expires, now):
-            raise DuplicateIdError(
-                "event", event.id, "retract it first, or publish under another id"
-            )
-        self._move_to(now)
-        self._enter(event)
-        self._compose(self._patterns.take(event, start, end), end)
+        else:
+            self._move_to(arrival.now)
+            self._happen(arrival, self._matcher.match_event(event, now=arrival.now))
         return self._answer()
 
-    def _is_repetition(self, event: Event, present: Micros | None) -> bool:
-        """Whether an equal event is live, or was not long ago."""
-        if event.id in self._events:
-            _, known = self._events[event.id]
-            return known == event or same(known, event)
-        return self._past.holds(event, 0 if present is None else present)
+    def publish_many(self, events: Iterable[Event]) -> Reply:
+        """`publish` for many, as one by one and only faster; all of them or none.
 
-    def _enter(self, event: Event) -> None:
-        """Make an event live and tell whoever wants it; nobody sees one that has expired."""
+        A bad one is a BatchError that names its row. The clock, if there is one, is read once.
+        """
+        given = _listed("events", events, Event)
+        outlook, coming = self._outlook(), []
+        for row, event in enumerate(given):
+            with _of_row(row):
+                arrival = outlook.arrival(event)
+            if arrival is not None:
+                coming.append(arrival)
+        if given and self._timeline.clock is not None:
+            assert outlook.present is not None
+            self._move_to(outlook.present)
+        self._awaited = {arrival.event.id for arrival in coming} if self._composites else set()
+        for first in range(0, len(coming), _TOGETHER):
+            some = coming[first : first + _TOGETHER]
+            wanted = self._matcher.match_each(
+                [arrival.event for arrival in some], [arrival.now for arrival in some]
+            )
+            for arrival, ids in zip(some, wanted, strict=True):
+                self._move_to(arrival.now)
+                self._happen(arrival, ids)
+        self._awaited = set()
+        return self._answer()
+
+    def _outlook(self) -> Outlook:
+        return Outlook(self._timeline, self._live, self._past, self.space)
+
+    def _happen(self, arrival: Arrival, wanted: Sequence[str]) -> None:
+        """An event comes, now that time has come to it."""
+        event, start, end, _ = arrival
+        self._enter(event, wanted)
+        self._compose(self._patterns.take(event, start, end), end)
+
+    def _enter(self, event: Event, wanted: Sequence[str]) -> None:
+        """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
             self._remember(event, self._moment)
             return
-        self._matcher.add_events([event])
-        self._arrived += 1
-        self._events[event.id] = self._arrived, event
-        if event.location is not None:
-            self._places[event.id] = event.location
+        self._live.add(event)
         self._timeline.ends(event.expires, "event", event.id)
-        self._note(Published(event))
-        followers = []
-        for id in self._matcher.match_event(event, now=self._moment):
-            subscription = self._subscriptions[id]
-            if isinstance(subscription.region, Around):
-                followers.append(id)
-            else:
-                self._tell(subscription, event)
-        self._heed(self._tracker.published(event, followers, self._moment))
+        self._note(Published, event)
+        following = self._following
+        for id in wanted:
+            if id not in following:
+                self._tell(self._subscriptions[id], event)
+        if following:
+            followers = [id for id in wanted if id in following]
+            self._heed(self._tracker.published(event, followers, self._moment))
 
     def retract(self, event_id: str) -> Reply:
         """Take a live event back; raises UnknownIdError.
@@ -272,28 +349,22 @@ class Service:
         """
         check_id(event_id, "event_id")
         self._begin()
-        if event_id not in self._events:
+        if event_id not in self._live:
             raise UnknownIdError("event", event_id, "it may have expired; check the id")
-        self._drop_event(event_id)
-        self._note(Gone(event_id))
+        self._live.retract(event_id)
+        self._timeline.forget("event", event_id)
+        self._tracker.expired(event_id, self._moment)
+        self._note(Gone, event_id)
         return self._answer()
 
     def _remember(self, event: Event, since: Micros) -> None:
         """An event is over; it may be repeated. A composite event is published by nobody."""
         if isinstance(event, CompositeEvent):
-            self._note(Gone(event.id))
+            self._note(Gone, event.id)
             return
-        over = Expired(event.id, content_of(event), since + REMEMBERED_FOR)
-        self._past.keep(event.id, over.content, over.until)
-        self._note(over)
-
-    def _drop_event(self, id: str) -> None:
-        del self._events[id]
-        self._places.pop(id, None)
-        self._matcher.remove_event(id)
-        self._tracker.expired(id, self._moment)
-        self._delivery.forget_event(id)
-        self._timeline.forget("event", id)
+        content, until = content_of(event), since + REMEMBERED_FOR
+        self._past.keep(event.id, content, until)
+        self._note(Expired, event.id, content, until)
 
     # -- movers ------------------------------------------------------------------
 
@@ -321,7 +392,7 @@ class Service:
             everywhere = Ball(self.space, place.x, place.y, math.inf)
             region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
             self._draft.regions[subscriber] = region
-        self._note(Moved(subscriber, place, now))
+        self._note(Moved, subscriber, place, now)
         return self._answer()
 
     def impact_region(self, subscriber: str) -> Impact | None:
@@ -337,9 +408,11 @@ class Service:
             elif isinstance(message, LocationRequest):
                 self._draft.requests[message.subscriber] = message.after
             else:
-                subscription = self._subscriptions[message.subscription_id]
-                self._tell(subscription, self._events[message.event_id][1])
-                self._tracker.delivered(message.subscription_id, message.event_id)
+                id = message.subscription_id
+                number, event = self._live.numbered(message.event_id)
+                if self._delivery.first(id, number):
+                    self._tell(self._subscriptions[id], event)
+                self._tracker.delivered(id, message.event_id)
 
     # -- time --------------------------------------------------------------------
 
@@ -375,15 +448,15 @@ class Service:
             return
         for kind, id in self._timeline.ended(now):
             if kind == "event":
-                event = self._events[id][1]
+                event = self._live.expire(id)
                 assert event.expires is not None
-                self._drop_event(id)
+                self._tracker.expired(id, self._moment)
                 self._remember(event, event.expires)
             else:
                 self._drop_subscription(id)
         self._timeline.now = now
         self._past.forget(now)
-        self._note(Reached(now))
+        self._note(Reached, now)
 
     def _visible(self, expires: Micros | None) -> bool:
         return _valid(expires, self._timeline.moment)
@@ -398,38 +471,36 @@ class Service:
     def _compose(self, found: Sequence[CompositeEvent], moment: Micros) -> None:
         """Tell of detections and publish them back, until nothing comes of it any more."""
         waiting = deque(found)
-        made: list[str] = []
         while waiting:
             detected = waiting.popleft()
-            event = self._patterns.named(detected, self._events, self._moment)
-            made.append(event.id)
+            event = self._patterns.named(detected, self._is_taken, self._moment)
             self._tell(self._composites[event.composite_id], event)
-            self._enter(event)
+            self._enter(event, self._matcher.match_event(event, now=self._moment))
             waiting += self._patterns.again(event, detected, moment)
-        for id in made:
-            if id not in self._events:  # it has expired already
-                self._delivery.forget_event(id)
+
+    def _is_taken(self, event_id: str) -> bool:
+        """Whether a composite event cannot have this id: it is another's, or soon will be."""
+        return event_id in self._live or event_id in self._awaited
 
     # -- answers -----------------------------------------------------------------
 
     def _tell(self, to: Subscription | Composite, event: Event) -> None:
-        if self._delivery.first(to.id, event.id):
-            told = Notification(to.id, to.subscriber, event, self._moment)
-            self._draft.notifications.append(told)
-            self._note(Told(told))
+        self._draft.tell(to, event, self._moment)
 
-    def _note(self, change: Change) -> None:
-        self._draft.changes.append(change)
+    def _note(self, change: Callable[..., Change], *of: Any) -> None:
+        """Let the store, if there is one, remember a change."""
+        if self._draft.remembers:
+            self._draft.changes.append(change(*of))
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
-        draft, self._draft = self._draft, _Draft()
+        draft, self._draft = self._draft, Draft(self._remembers)
         if draft.changes:
             self._store.commit(draft.changes)
         for sink in self._sinks:
             for notification in draft.notifications:
                 sink.deliver(notification)
-        return Reply(draft.notifications, draft.regions, draft.requests)
+        return draft.reply()
 
     # -- going on ------------------------------------------------------------------
 
@@ -437,19 +508,15 @@ class Service:
         """Begin where a store left off. Whoever moves is asked for a report."""
         state = self._store.load()
         self._timeline.now = state.now
-        self._matcher.add_events(list(state.events.values()))
         for event in state.events.values():
-            self._arrived += 1
-            self._events[event.id] = self._arrived, event
-            if event.location is not None:
-                self._places[event.id] = event.location
+            self._live.add(event)
             self._timeline.ends(event.expires, "event", event.id)
         self._past = Past(state.expired)
-        self._delivery.restore(state.told)
+        self._matcher.add_subscriptions([_anywhere(s) for s in state.subscriptions.values()])
         for subscription in state.subscriptions.values():
-            self._matcher.add_subscriptions([_anywhere(subscription)])
             self._subscriptions[subscription.id] = subscription
             self._timeline.ends(subscription.expires, "subscription", subscription.id)
+        self._recall(state)
         for composite in state.composites.values():
             self._patterns.add(composite, self.now)
             self._composites[composite.id] = composite
@@ -459,38 +526,63 @@ class Service:
             if isinstance(subscription.region, Around):
                 self._join(subscription)
 
+    def _recall(self, state: State) -> None:
+        """Which pairs were told that do not follow from what is there now."""
+        told: dict[str, list[int]] = {}
+        events = [event for event in self._live if state.told.get(event.id)]
+        wanted = self._matcher.match_each(events, [self._moment] * len(events))
+        for event, ids in zip(events, wanted, strict=True):
+            number, _ = self._live.numbered(event.id)
+            implied = {id for id in ids if not _follows(self._subscriptions[id])}
+            for id in state.told[event.id] - implied:
+                if id in self._subscriptions:
+                    told.setdefault(id, []).append(number)
+        for id, numbers in told.items():
+            self._delivery.keep(id, numbers)
+
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
         self._matcher.check_invariants()
+        self._live.check_invariants()
         self._delivery.check_invariants()
         assert len(self._matcher) == len(self._subscriptions)
-        assert self._matcher.event_count == len(self._events)
-        assert self._places.keys() <= self._events.keys()
         assert all(self._visible(s.expires) for s in self._subscriptions.values())
-        assert all(self._visible(event.expires) for _, event in self._events.values())
-
-
-class _Draft:
-    """What a call has come to so far."""
-
-    def __init__(self) -> None:
-        self.notifications: list[Notification] = []
-        self.regions: dict[str, SafeRegion] = {}
-        self.requests: dict[str, int] = {}
-        self.changes: list[Change] = []
+        assert all(self._visible(event.expires) for event in self._live)
 
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
 
 
+def _follows(subscription: Subscription) -> bool:
+    return isinstance(subscription.region, Around)
+
+
 def _anywhere(subscription: Subscription) -> Subscription:
     """What the matcher is told: the subscription, without a region that moves."""
-    if not isinstance(subscription.region, Around):
+    if not _follows(subscription):
         return subscription
     s = subscription
     where = None if s.where is None else s.filter
     return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)
+
+
+@contextmanager
+def _of_row(row: int) -> Iterator[None]:
+    """Whatever is wrong inside is wrong with this row of a batch."""
+    try:
+        yield
+    except NearcastError as error:
+        raise BatchError(row, error) from error
+
+
+def _listed(field: str, given: Any, kind: type[Any]) -> list[Any]:
+    """What a call for many was given; one value is a list of one."""
+    if isinstance(given, kind):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise ValidationError(field, given, f"give {kind.__name__} objects")
+    return list(given)
 
 
 def _check_type(field: str, value: object, kind: type[Any]) -> None:

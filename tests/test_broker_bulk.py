@@ -1,0 +1,277 @@
+"""Many at once are as one by one: the same notifications in the same order, or none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast import Around, Box, Broker, Composite, Event, Point, Polygon, Subscription
+from nearcast.broker import Reply, service
+from nearcast.broker.memory import Inbox, MemoryStore
+from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
+from tests.naive_broker import NaiveBroker
+from tests.strategies import events, subscriptions
+
+S = 1_000_000
+HOUR = 3600 * S
+IDS = ("e1", "e2", "e3", "e4", "c#1", "c#2")
+PATTERNS = (
+    Composite("c", "ops", "=|(ARITH: price < 3; 4)(ARITH: price > 1)"),
+    Composite("d", "ops", "!(ARITH: price < 3; 2)(ARITH: price > 3)"),
+    Composite("p", "ops", "P(3)(ARITH: price > 0)"),
+    Composite("n", "ops", '=|(STRING: composite = "c"; 9)(ARITH: price > 0)'),
+)
+times = st.none() | st.integers(0, 12).map(lambda s: s * S)
+ends = times | st.integers(0, 2).map(lambda h: h * HOUR)
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> Event:
+    """Few ids, few prices, few moments: repetitions, conflicts, late ones, some over at once."""
+    end = draw(ends)
+    expires = draw(times | st.integers(0, 2).map(lambda h: h * HOUR + S))
+    place: Any = draw(st.none() | st.builds(Point, st.integers(0, 4), st.integers(0, 4)))
+    if draw(st.integers(0, 5)) == 0:
+        place = draw(st.sampled_from((Box(0, 0, 2, 2), Polygon([(0, 0), (3, 0), (0, 3)]))))
+    price = draw(st.sampled_from((1, 2, 3.0, 5)))
+    return Event(draw(st.sampled_from(IDS)), {"price": price}, (), place, None, end, expires)
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> Subscription:
+    id = draw(st.sampled_from(("s1", "s2", "s3", "s10", "t")))
+    name = draw(st.sampled_from(("ann", "bob")))
+    where = draw(st.sampled_from((None, "price < 3", "price > 1 OR price < 2", "composite = 'c'")))
+    region = draw(
+        st.sampled_from((None, None, Box(0, 0, 2, 2), Box(1, 1, 4, 4), Around(2), Around(5)))
+    )
+    return Subscription(id, name, where, (), region, draw(times))
+
+
+class Clock:
+    """Stands still during a call."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def known(broker: Broker) -> tuple[Any, ...]:
+    live = sorted(event.id for event in broker._live)
+    subscriptions = sorted(broker._subscriptions)
+    return broker.now, live, subscriptions, broker.late, dict(broker._past._known)
+
+
+def merged(replies: Sequence[Reply]) -> tuple[list[Any], dict[str, Any], set[str]]:
+    """One reply of several: a region answers the requests before it."""
+    told: list[Any] = []
+    regions: dict[str, Any] = {}
+    asked: set[str] = set()
+    for reply in replies:
+        told += reply
+        regions |= reply.safe_regions
+        asked = asked - reply.safe_regions.keys() | set(reply.location_requests)
+    return told, regions, asked
+
+
+class Two:
+    """Two brokers that are told the same: one all at once, the other one by one."""
+
+    def __init__(self, **options: Any) -> None:
+        self.stores = MemoryStore(), MemoryStore()
+        self.inboxes = Inbox(), Inbox()
+        self.many, self.one = (
+            Broker("planar", store=store, sinks=[inbox], **options)
+            for store, inbox in zip(self.stores, self.inboxes, strict=True)
+        )
+
+    def each(self, verb: str, *of: Any) -> None:
+        assert getattr(self.many, verb)(*of) == getattr(self.one, verb)(*of)
+
+    def all(self, verb: str, given: Sequence[Any]) -> None:
+        before = known(self.many)
+        try:
+            told = getattr(self.many, f"{verb}_many")(given)
+        except BatchError as error:
+            if verb == "publish" or self.many._timeline.clock is None:  # else time has moved
+                assert known(self.many) == before
+            self.goes_wrong_at(error, verb, given)
+        else:
+            replies = [getattr(self.one, verb)(each) for each in given]
+            assert merged([told]) == merged(replies)
+
+    def goes_wrong_at(self, error: BatchError, verb: str, given: Sequence[Any]) -> None:
+        """The rows before it are fine, and so is the rest without it."""
+        for each in given[: error.row]:
+            told = getattr(self.one, verb)(each)
+            assert merged([getattr(self.many, verb)(each)]) == merged([told])
+        for broker in (self.one, self.many):
+            with pytest.raises(type(error.cause)):
+                getattr(broker, verb)(given[error.row])
+
+    def check(self) -> None:
+        assert known(self.many) == known(self.one)
+        assert [*self.inboxes[0]] == [*self.inboxes[1]]
+        assert self.stores[0].load() == self.stores[1].load()
+        self.many.check_invariants()
+
+
+calls = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.lists(happenings(), max_size=12)),
+        st.tuples(st.just("publish"), st.lists(happenings(), max_size=12)),
+        st.tuples(st.just("subscribe"), st.lists(wishes(), max_size=6)),
+        st.tuples(st.just("retract"), st.sampled_from(IDS)),
+        st.tuples(st.just("unsubscribe"), st.sampled_from(("s1", "s2", "t"))),
+        st.tuples(st.just("move"), st.sampled_from(("ann", "bob"))),
+        st.tuples(st.just("advance"), st.integers(0, 14).map(lambda s: s * S)),
+    ),
+    min_size=1,
+    max_size=7,
+)
+options = st.fixed_dictionaries(
+    {}, optional={"lateness": st.sampled_from((0, 2, 100)), "composite_life": st.just(3)}
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(calls, options, st.lists(st.sampled_from(PATTERNS), unique=True), st.booleans(), st.data())
+def test_many_are_as_one_by_one(calls, options, patterns, clocked, data):
+    clock = Clock() if clocked else None
+    two = Two(clock=clock, max_ahead=10_000, **options)
+    for pattern in patterns:
+        two.each("detect", pattern)
+    for verb, what in calls:
+        if clock is not None:
+            clock.now += data.draw(st.sampled_from((0, S, 5 * S)))
+        if verb in ("publish", "subscribe"):
+            if verb == "publish" and patterns:  # ids that a composite event may get are others'
+                what = [event for event in what if "#" not in event.id]
+            two.all(verb, what)
+        elif verb == "move":
+            two.each("move", what, Point(data.draw(st.integers(0, 4)), 2))
+        elif verb == "advance":
+            if clock is None:
+                two.each("advance", what)
+        elif verb == "retract":
+            if what in two.one._live:
+                two.each("retract", what)
+        elif what in two.one:
+            two.each("unsubscribe", what)
+        two.check()
+    again = Broker("planar", store=two.stores[0])
+    assert known(again)[:3] == known(two.one)[:3]
+    again.check_invariants()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(subscriptions("planar"), max_size=8, unique_by=lambda s: s.id),
+    st.lists(events("planar"), max_size=12, unique_by=lambda e: e.id),
+    st.lists(subscriptions("planar"), max_size=8),
+)
+def test_many_are_told_what_the_definition_says(first, happening, then):
+    broker, naive = Broker("planar"), NaiveBroker("planar")
+    fixed = [s for s in first if not isinstance(s.region, Around)]
+    others = [s for s in then if not isinstance(s.region, Around)]
+    for verb, many in (("subscribe", fixed), ("publish", happening), ("subscribe", others)):
+        told = getattr(broker, f"{verb}_many")(many)
+        should = [pair for each in many for pair in getattr(naive, verb)(each)]
+        assert [(n.subscription_id, n.subscriber, n.event.id) for n in told] == should
+    broker.check_invariants()
+
+
+def test_a_batch_is_cut_where_it_is_too_long(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(service, "_TOGETHER", 7)
+    two = Two()
+    two.all("subscribe", [Subscription(f"s{i}", "ann", f"price < {i}") for i in range(100)])
+    two.all("publish", [Event(f"e{i}", {"price": i % 9}, end=i * S) for i in range(50)])
+    two.check()
+    assert len(two.inboxes[0]) > 4000
+
+
+@pytest.mark.parametrize("bad", [0, 3, 6])
+def test_one_bad_event_and_nothing_happens(bad: int):
+    store, inbox = MemoryStore(), Inbox()
+    broker = Broker("planar", store=store, sinks=[inbox])
+    broker.subscribe(Subscription("s", "ann"))
+    broker.publish(Event("e", {"a": 1}, end=S))
+    given: list[Any] = [Event(f"e{i}", {"a": i}, end=(i + 2) * S) for i in range(6)]
+    before = known(broker), store.load(), [*inbox]
+    wrongs: list[tuple[Any, type[NearcastError]]] = [
+        (Event("e", {"a": 2}, end=9 * S), DuplicateIdError),
+        ("no event", ValidationError),
+    ]
+    for wrong, cause in wrongs:
+        with pytest.raises(BatchError, match=f"row {bad}: ") as error:
+            broker.publish_many([*given[:bad], wrong, *given[bad:]])
+        assert isinstance(error.value.cause, cause)
+        assert error.value.row == bad
+        assert (known(broker), store.load(), [*inbox]) == before
+    assert len(broker.publish_many(given)) == 6
+
+
+def test_events_of_a_batch_conflict_with_one_another():
+    broker = Broker()
+    first, second = Event("e", {"a": 1}, end=S), Event("e", {"a": 2}, end=S)
+    with pytest.raises(BatchError, match=r"row 2: .*'e'"):
+        broker.publish_many([first, first, second])
+    assert broker.now is None
+    over = Event("e", {"a": 1}, end=S, expires=2 * S)
+    later = Event("e", {"a": 2}, end=3 * S)
+    broker.publish_many([over, later])
+    assert broker._live.get("e") == later
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "no subscription",
+        Subscription("new", None, region=Around(3)),
+        Subscription("c", "ann"),
+        Subscription("s", "ann", "S_INTERSECTS(location, BBOX(300, 0, 400, 1))"),
+        Subscription("new", "ann", "S_INTERSECTS(location, BBOX(300, 0, 400, 1))"),
+    ],
+)
+def test_one_bad_subscription_and_nothing_happens(wrong: Any):
+    broker = Broker()
+    broker.subscribe(Subscription("s", "ann"))
+    broker.detect(Composite("c", "ops", "ARITH: a = 1"))
+    broker.publish(Event("e", {"a": 5}, end=S))
+    before = known(broker)
+    given = [Subscription(f"s{i}", "ann", f"a < {i}") for i in range(4)]
+    with pytest.raises(BatchError) as error:
+        broker.subscribe_many([*given, wrong, *given])
+    assert error.value.row == 4
+    assert known(broker) == before
+    assert broker.subscribe_many(given) == []
+    broker.check_invariants()
+
+
+def test_what_is_not_many_is_refused():
+    broker = Broker()
+    verbs: list[Any] = [broker.publish_many, broker.subscribe_many]
+    for verb in verbs:
+        with pytest.raises(ValidationError, match="give"):
+            verb(3)
+        with pytest.raises(NearcastError):
+            verb("text")
+        assert verb([]) == Reply()
+    assert broker.now is None
+    publish, subscribe = verbs
+    assert publish(Event("e")) == []
+    assert [told.event.id for told in subscribe(Subscription("s", "ann"))] == ["e"]
+
+
+def test_a_composite_event_leaves_the_ids_of_a_batch_alone():
+    broker = Broker()
+    broker.detect(Composite("c", "ops", "ARITH: a = 1"))
+    told = broker.publish_many([Event("x", {"a": 1}, end=S), Event("c#1", {"a": 2}, end=2 * S)])
+    assert [(n.event.id) for n in told] == ["c#2"]
+    assert {"x", "c#1", "c#2"} == set(broker._live.ids())
