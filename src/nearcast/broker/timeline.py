@@ -15,7 +15,7 @@ __all__ = ["Clock", "Timeline", "span"]
 
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
-Kind: TypeAlias = Literal["subscription", "event"]
+Kind: TypeAlias = Literal["subscription", "event", "fence"]
 _FEW = 64  # entries of what is gone that are not worth the clearing
 
 

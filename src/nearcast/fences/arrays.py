@@ -18,7 +18,7 @@ class Arrays:
 
     def __init__(self) -> None:
         counters = np.zeros(t.COUNTERS, np.int64)
-        counters[t.FREE] = -1
+        counters[[t.FREE, t.LAST_CHANGED]] = -1
         counters[t.BEFORE] = counters[t.CLOSED] = t.NEVER
         self.tables = t.Tables(
             fences=np.empty((0, t.FENCE_COLUMNS), np.int64),
@@ -44,17 +44,12 @@ class Arrays:
             crossed=np.empty(64, np.int32),
             counters=counters,
         )
-        self.packed = self._pack()
-
-    def _pack(self) -> Any:
-        if isinstance(self.tables.fences, np.ndarray):
-            return t.pack_tables(*self.tables)
-        raise AssertionError
+        self.packed = t.pack_tables(*self.tables)
 
     def put(self, **arrays: Any) -> None:
         """Replace some of the arrays."""
         self.tables = self.tables._replace(**arrays)
-        self.packed = self._pack()
+        self.packed = t.pack_tables(*self.tables)
 
     def reserve(self, **rows: int) -> None:
         """Room for so many rows; new ones of `fences`, `groups` and `tracks` are free ones."""
@@ -84,8 +79,8 @@ class Arrays:
                 self.put(buckets=np.empty(size, np.int32))
                 t.rehash(self.packed)
         elif lacking == t.MORE_HEAP:
-            kept = int(t.sweep(self.packed))
-            need += kept - int(tables.counters[t.HEAP]) if kept < 0 else 0
+            before = int(tables.counters[t.HEAP])
+            need -= before - int(t.sweep(self.packed))
             if 2 * need > len(tables.heap):
                 self.put(heap=_doubled(tables.heap, need))
         elif lacking == t.MORE_FOUND:

@@ -18,6 +18,7 @@ from nearcast.fences.groups import Group, Groups, Key, Object, key_of
 from nearcast.fences.kernels import steps
 from nearcast.fences.kernels import tables as t
 from nearcast.fences.regions import boxes_of
+from nearcast.fences.saved import KnownFence, KnownObject, Saved, Visit
 from nearcast.index.columns import Spans
 from nearcast.kernels import geometry, region_grid
 from nearcast.matcher.places import search_boxes, shape_floats
@@ -48,7 +49,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A fence tells of an object. `step` is the number of the position or move, from 0."""
+    """A fence tells of an object.
+
+    `step` is 2 i + 1 for what position or move i brings, 2 i for what was due before it.
+    """
 
     fence: Fence
     transition: Transition
@@ -85,6 +89,10 @@ class Watch:
         self._events: list[Event | None] = []
         self._extent_of: dict[int, tuple[int, int]] = {}
         self._forgotten: list[int] = []
+        self._gone: dict[tuple[Key, Object], None] = {}
+        """Objects whose tracks are gone since somebody looked."""
+        self.remembers = False
+        """Whether somebody looks at `changes` after each call."""
         self._number = 0
         self._seq = 0
 
@@ -143,7 +151,7 @@ class Watch:
         if tables.fences[row, t.FLAGS] & t.DOUBTS and tables.fences[row, t.PLACED]:
             self._doubt(row)
         if fence.lost is not None:
-            while lacking := steps.await_silence(self._arrays.packed, row):
+            while lacking := steps.await_silence(self._arrays.packed, row, True):
                 self._arrays.room(lacking)
         return self._fired(NEVER, NEVER, 2)
 
@@ -274,7 +282,7 @@ class Watch:
         for _, event in live(Subscription(fence.id, None, where, keywords, place)):
             who = object_of(event.attributes, fence.object)
             track = None if who is None else group.objects.get(who)
-            if track is not None and self._events[track] is event:
+            if track is not None and self._events[track] == event:
                 tracks.add(track)
         return np.fromiter(tracks, np.int32, len(tracks))
 
@@ -415,7 +423,7 @@ class Watch:
         """
         if not self._rows:
             if positions:
-                self._reach(positions[-1].now)
+                self.reach(positions[-1].now)
             return []
         if len(positions) == 1:
             found = [self._groups.counting(positions[0].event)]
@@ -426,6 +434,10 @@ class Watch:
             event = position.event
             self._seq += 1
             if not counting:
+                rows.append((-1, 2 * number + 1, 0, position.now, self._seq, 0, 0, 0))
+                xs.append(0.0)
+                ys.append(0.0)
+                events.append(event)
                 continue
             expires = FOREVER if event.expires is None else event.expires
             for group, who in counting:
@@ -441,15 +453,10 @@ class Watch:
                 xs.append(x)
                 ys.append(y)
                 events.append(event)
-        told = []
-        if rows:
-            items = np.array(rows, np.int64)
-            told = self._run(items, np.array(xs), np.array(ys), events, extended)
-        if positions and self.due() < positions[-1].now:
-            self._fire(positions[-1].now, NEVER, 2 * len(positions))
-            told += self._told()
-        elif positions:
-            self._reach(positions[-1].now)
+        if not rows:
+            return []
+        items = np.array(rows, np.int64)
+        told = self._run(items, np.array(xs), np.array(ys), events, extended)
         self._drop_forgotten()
         return told
 
@@ -467,7 +474,9 @@ class Watch:
         seqs = items[:, steps.I_SEQ]
         told = self._told(dict(zip(seqs.tolist(), events, strict=True)))
         tracks = items[:, steps.I_TRACK]
-        newest = np.flatnonzero(self._arrays.tables.tracks[tracks, t.SEQ] == seqs)
+        newest = np.flatnonzero(
+            (tracks >= 0) & (self._arrays.tables.tracks[tracks, t.SEQ] == seqs)
+        )
         for i in newest.tolist():
             track = int(tracks[i])
             self._events[track] = events[i]
@@ -497,7 +506,7 @@ class Watch:
     def advance(self, before: Micros, closed: Micros = NEVER) -> list[Crossing]:
         """Time goes on: what is due before a moment, and up to another, happens."""
         if not self._rows:
-            self._reach(before, closed)
+            self.reach(before, closed)
             return []
         return self._fired(before, closed, 0)
 
@@ -510,10 +519,12 @@ class Watch:
         """An event is live no more before its time: a fence that comes later does not count it."""
         for group, who in self._groups.counting(event) if len(self._groups) else ():
             track = group.objects.get(who)
-            if track is not None and self._events[track] is event:
+            if track is not None and self._events[track] == event:
                 self._arrays.tables.tracks[track, t.GONE] = self._seq
+                self._mark(track)
 
-    def _reach(self, before: Micros, closed: Micros = NEVER) -> None:
+    def reach(self, before: Micros, closed: Micros = NEVER) -> None:
+        """Nothing is due before a moment, and up to another, any more."""
         counters = self._arrays.tables.counters
         counters[t.BEFORE] = max(counters[t.BEFORE], before)
         counters[t.CLOSED] = max(counters[t.CLOSED], closed)
@@ -561,8 +572,105 @@ class Watch:
         assert fence is not None
         step, at, *_, code = order
         return Crossing(
-            fence, TRANSITIONS[code], event.attributes[attribute], at, event, step >> 1
+            fence, TRANSITIONS[code], event.attributes[attribute], at, event, step
         )
+
+    # -- to be kept ------------------------------------------------------------------
+
+    def known_fence(self, id: str) -> KnownFence:
+        """A fence as it is kept."""
+        row = self._rows[id]
+        fence = self._fences[row]
+        assert fence is not None
+        columns = [t.NUMBER, t.SINCE, t.MADE]
+        return KnownFence(fence, *self._arrays.tables.fences[row, columns].tolist())
+
+    def changes(self) -> list[KnownObject]:
+        """The objects that changed since this was asked, as they are now. O(changes)."""
+        tables = self._arrays.tables
+        found = [KnownObject(key, who, None) for key, who in self._gone]
+        self._gone.clear()
+        track = int(tables.counters[t.LAST_CHANGED])
+        tables.counters[t.LAST_CHANGED] = -1
+        while track >= 0:
+            found.append(self._known_object(track))
+            after = int(tables.tracks[track, t.CHANGED])
+            tables.tracks[track, t.CHANGED] = t.UNCHANGED
+            track = after
+        return found
+
+    def _unmark(self, track: int) -> None:
+        """A track goes: it is no more among those that changed."""
+        tables = self._arrays.tables
+        if tables.tracks[track, t.CHANGED] == t.UNCHANGED:
+            return
+        after = int(tables.tracks[track, t.CHANGED])
+        at = int(tables.counters[t.LAST_CHANGED])
+        if at == track:
+            tables.counters[t.LAST_CHANGED] = after
+        else:
+            while tables.tracks[at, t.CHANGED] != track:
+                at = int(tables.tracks[at, t.CHANGED])
+            tables.tracks[at, t.CHANGED] = after
+        tables.tracks[track, t.CHANGED] = t.UNCHANGED
+
+    def _known_object(self, track: int) -> KnownObject:
+        tables = self._arrays.tables
+        known = self._objects[track]
+        assert known is not None
+        visits = []
+        pair = int(tables.tracks[track, t.T_HEAD])
+        while pair >= 0:
+            row, state = tables.pairs[pair, [t.FENCE, t.STATE]].tolist()
+            fence = self._fences[row]
+            assert fence is not None
+            entered = int(tables.entered[pair])
+            visits.append(Visit(fence.id, bool(state & t.IN), entered, bool(state & t.DWELT)))
+            pair = int(tables.pairs[pair, t.T_NEXT])
+        at, seq, gone = tables.tracks[track, [t.AT, t.SEQ, t.GONE]].tolist()
+        event = self._events[track]
+        return KnownObject(known[0].key, known[1], event, at, seq, gone, tuple(visits))
+
+    def dump(self) -> Saved:
+        """Everything it knows."""
+        counters = self._arrays.tables.counters
+        return Saved(
+            tuple(self.known_fence(id) for id in self._rows),
+            tuple(self._known_object(i) for i, each in enumerate(self._objects) if each),
+            int(counters[t.BEFORE]), int(counters[t.CLOSED]),
+        )  # fmt: skip
+
+    def load(self, saved: Saved, places: Mapping[str, Point] = MappingProxyType({})) -> None:
+        """Go on where another left off; this one has no fences yet."""
+        self.reach(saved.before, saved.closed)
+        for known in sorted(saved.fences, key=lambda each: each.number):
+            fence = known.fence
+            group = self._groups.get(key_of(fence)) or self._open(key_of(fence), lambda _: ())
+            self._number, self._seq = known.number - 1, known.since
+            row = self._enter(fence, group, known.made)
+            if isinstance(fence.region, Around):
+                self._follow(fence, row, group, places.get(fence.subscriber or ""))
+        for each in saved.objects:
+            home = self._groups.get(each.key)
+            if each.event is None or home is None:
+                continue
+            track = self._place_track(home, each.object, each.at, each.event)
+            self._arrays.tables.tracks[track, [t.SEQ, t.GONE]] = each.number, each.gone
+            self._seq = max(self._seq, each.number)
+            if home.following:
+                self._arrays.track_cells(1)
+                steps.link_track(self._arrays.packed, track, self._globe)
+            for visit in each.visits:
+                state = t.IN if visit.inside else t.DOUBT
+                state |= t.DWELT if visit.dwelt else 0
+                of = self._rows[visit.fence_id], track, state, visit.entered
+                while lacking := steps.recall(self._arrays.packed, *of):
+                    self._arrays.room(lacking)
+        for id, row in self._rows.items():
+            if self.known_fence(id).fence.lost is not None:
+                while lacking := steps.await_silence(self._arrays.packed, row, False):
+                    self._arrays.room(lacking)
+        self.changes()
 
     # -- tracks --------------------------------------------------------------------
 
@@ -575,6 +683,7 @@ class Watch:
             self._arrays.reserve(tracks=size, at_x=size, at_y=size, track_entries=size)
         self._arrays.tables.tracks[track] = (
             group.row, NEVER, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0,
+            t.UNCHANGED,
         )  # fmt: skip
         group.objects[who] = track
         self._objects[track] = group, who
@@ -622,13 +731,23 @@ class Watch:
                 self._free_track(track)
         self._forgotten.clear()
 
+    def _mark(self, track: int) -> None:
+        """Remember that a track changed, as kernels do."""
+        tables = self._arrays.tables
+        if tables.tracks[track, t.CHANGED] == t.UNCHANGED:
+            tables.tracks[track, t.CHANGED] = tables.counters[t.LAST_CHANGED]
+            tables.counters[t.LAST_CHANGED] = track
+
     def _free_track(self, track: int) -> None:
+        self._unmark(track)
         tables = self._arrays.tables
         steps.unlink_track(self._arrays.packed, track, self._globe)
         tables.tracks[track, t.T_GROUP] = -1
         known = self._objects[track]
         assert known is not None
         group, who = known
+        if self.remembers:
+            self._gone[group.key, who] = None
         del group.objects[who]
         self._objects[track] = self._events[track] = None
         old = self._extent_of.pop(track, None)

@@ -85,6 +85,7 @@ from nearcast.fences.kernels.tables import (
     WIDTH,
     Tables,
     add_pair,
+    changed,
     find,
     has_counted,
     holds,
@@ -141,6 +142,7 @@ def _fire(s, before, closed, step):
         pop(s)
         if kind == OF_PAIR:
             s.pairs[row, STATE] |= DWELT
+            changed(s, np.int64(s.pairs[row, TRACK]))
             tell(s, step, s.pairs[row, FENCE], s.pairs[row, TRACK], _DWELL, due)
         else:
             _lose(s, row >> 32, row & 0xFFFFFFFF, due, step)
@@ -180,6 +182,7 @@ def _silent(s, group, track, due, step):
     if longest >= 0 and at + longest <= due:
         tell(s, step, 0, track, FORGOTTEN, due)
         s.tracks[track, AT] = NEVER
+        changed(s, track)
 
 
 @kernel
@@ -242,6 +245,13 @@ def unlink(s, group, track, globe):
 
 
 @kernel
+def link_track(tables, track, globe):
+    """Enter a track by its place; there is room."""
+    s = Tables(*unpack_tables(tables))
+    link(s, s.tracks[track, T_GROUP], track, globe)
+
+
+@kernel
 def unlink_track(tables, track, globe):
     """Take a track out of its cell."""
     s = Tables(*unpack_tables(tables))
@@ -288,6 +298,7 @@ def _crossing_candidates(s, group, track, x, y, globe):
 def _enter(s, fence, track, pair, at, step):
     """An object comes in; returns its pair."""
     if pair >= 0:
+        changed(s, track)
         s.pairs[pair, STATE], s.entered[pair] = IN, at
     else:
         pair = add_pair(s, fence, track, IN, at)
@@ -361,6 +372,7 @@ def _step(s, item, x, y, count, globe):
 
     if s.groups[group, WIDTH] >= 0:
         unlink(s, group, track, globe)
+    changed(s, track)
     s.tracks[track, AT], s.tracks[track, SEQ] = at, item[I_SEQ]
     s.tracks[track, EXPIRES], s.tracks[track, GONE] = item[I_EXPIRES], FOREVER
     s.tracks[track, T_KIND], s.tracks[track, T_OFFSET] = kind, offset
@@ -419,6 +431,8 @@ def run(tables, items, xs, ys, starts, rows, first, closed, globe):
             lacking = _fire(s, now, NEVER, step - 1)
             if lacking:
                 return i, lacking
+        if items[i, I_TRACK] < 0:  # no position: time has gone on
+            continue
         if items[i, I_KIND] == POINT:
             count = _candidates(s, s.tracks[items[i, I_TRACK], T_GROUP], xs[i], ys[i], globe)
             if count > len(s.found):
@@ -463,6 +477,20 @@ def begin(tables, fence, tracks, step, globe):
 
 
 @kernel
+def recall(tables, fence, track, state, entered):
+    """A pair that was kept elsewhere."""
+    s = Tables(*unpack_tables(tables))
+    if not room_for_pairs(s, 1):
+        return _lacks(s, MORE_PAIRS, 1)
+    if s.counters[HEAP] + 1 > len(s.heap):
+        return _lacks(s, MORE_HEAP, s.counters[HEAP] + 1)
+    pair = add_pair(s, fence, track, state, entered)
+    if s.fences[fence, DWELL] >= 0 and state == IN:
+        push(s, entered + s.fences[fence, DWELL], OF_PAIR, pair)
+    return DONE
+
+
+@kernel
 def doubt(tables, fence, globe):
     """A fence has a place: the tracks it knows only within its margin."""
     s = Tables(*unpack_tables(tables))
@@ -484,8 +512,11 @@ def doubt(tables, fence, globe):
 
 
 @kernel
-def await_silence(tables, fence):
-    """A fence begins that loses objects: a timer for each that is there."""
+def await_silence(tables, fence, fresh):
+    """A fence begins that loses objects: a timer for each that is there.
+
+    One that is not fresh has lost those whose time is over.
+    """
     s = Tables(*unpack_tables(tables))
     group, lost = s.fences[fence, GROUP], s.fences[fence, LOST]
     if s.counters[HEAP] + len(s.tracks) > len(s.heap):
@@ -495,7 +526,7 @@ def await_silence(tables, fence):
             continue
         due = s.tracks[track, AT] + lost
         if is_over(s, due):
-            if has_counted(s, fence, track):
+            if fresh and has_counted(s, fence, track):
                 push(s, due, OF_BOTH, (fence << 32) | track)
         elif due < s.tracks[track, TIMER]:
             s.tracks[track, TIMER] = due

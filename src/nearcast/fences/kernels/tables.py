@@ -37,8 +37,10 @@ GROUP_COLUMNS = 8
 SPAN, CLASS_AFTER, FIRST = range(3)
 
 # Tracks. GROUP and AT are −1 and NEVER where a row is free; a forgotten object is at NEVER, too.
-T_GROUP, AT, SEQ, EXPIRES, GONE, TIMER, T_HEAD, PAIRS, T_KIND, T_OFFSET, LINKED = range(11)
-TRACK_COLUMNS = 11
+# CHANGED links those that changed since somebody looked.
+T_GROUP, AT, SEQ, EXPIRES, GONE, TIMER, T_HEAD, PAIRS, T_KIND, T_OFFSET, LINKED, CHANGED = range(12)
+TRACK_COLUMNS = 12
+UNCHANGED = -2
 
 # Pairs.
 FENCE, TRACK, STATE, H_NEXT, T_NEXT, T_PREV, F_NEXT, F_PREV = range(8)
@@ -46,7 +48,8 @@ IN, DOUBT, DWELT, SEEN = 1, 2, 4, 8
 
 # Counters.
 HEAP, USED, FREE, OUT, LATE, BEFORE, CLOSED, OCCUPIED, T_OCCUPIED, NEED, COUNT = range(11)
-COUNTERS = 11
+LAST_CHANGED = 11
+COUNTERS = 12
 
 # Out: one row a transition. STEP is even for timers and odd for positions and moves.
 STEP, O_FENCE, O_TRACK, CODE, O_AT, O_SEQ = range(6)
@@ -107,6 +110,14 @@ def find(s, fence, track):
     return row
 
 
+@inlined
+def changed(s, track):
+    """Remember that a track changed."""
+    if s.tracks[track, CHANGED] == UNCHANGED:
+        s.tracks[track, CHANGED] = s.counters[LAST_CHANGED]
+        s.counters[LAST_CHANGED] = track
+
+
 @kernel
 def room_for_pairs(s, count):
     """Whether so many pairs more have room; the chains stay short."""
@@ -119,6 +130,7 @@ def room_for_pairs(s, count):
 @kernel
 def add_pair(s, fence, track, state, entered):
     """A new pair; there is room."""
+    changed(s, track)
     row = s.counters[FREE]
     if row >= 0:
         s.counters[FREE] = s.pairs[row, H_NEXT]
@@ -149,6 +161,7 @@ def add_pair(s, fence, track, state, entered):
 def remove_pair(s, row):
     """A pair is over."""
     fence, track = np.int64(s.pairs[row, FENCE]), np.int64(s.pairs[row, TRACK])
+    changed(s, track)
     bucket = _bucket(s, fence, track)
     at = np.int64(s.buckets[bucket])
     if at == row:
