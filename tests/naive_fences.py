@@ -228,12 +228,12 @@ class NaiveFences:
     # -- what happens ----------------------------------------------------------
 
     def _begin(self, watched: Watched) -> None:
-        if watched.key not in self.known:
-            self.known[watched.key] = {}
-            for at, number, event in sorted(self.live.values(), key=lambda each: each[:2]):
-                if not self.hold or number in self.taken:
-                    self._note(watched.key, at, number, event)
-        known = self.known[watched.key]
+        before = self.known.get(watched.key, {})
+        self.known[watched.key] = known = {}
+        for at, number, event in sorted(self.live.values(), key=lambda each: each[:2]):
+            if not self.hold or number in self.taken:
+                self._note(watched.key, at, number, event)
+        known.update(before)  # others of its kind know better
         for who, last in sorted(known.items(), key=lambda each: (each[1].at, each[0])):
             there = self.live.get(last.event.id)
             if there is None or there[1] != last.number:
@@ -342,6 +342,7 @@ class NaiveFences:
             w.key == watched.key and not self._is_waiting(w) for w in self.fences.values()
         ):
             self.known.pop(watched.key, None)
+        self._forget()
 
     def _done(self) -> list[Told]:
         if self.now is not None:

@@ -375,7 +375,7 @@ class Service:
                 if told is not None:
                     self._report(told.get(2 * number, ()))
                 self._move_to(arrival.now)
-                self._happen(arrival, ids, () if told is None else told.get(2 * number + 1, ()))
+                self._happen(arrival, ids, None if told is None else told.get(2 * number + 1, ()))
             if told is not None:
                 self._report(told.get(2 * len(some), ()))
         self._awaited = set()

@@ -35,6 +35,8 @@ class Group:
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     """How long a silence → its class, and how many fences it has."""
     following: int = 0
+    has_forgotten: bool = False
+    """Whether live events may be there of objects that are not."""
 
     @property
     def everything(self) -> bool:

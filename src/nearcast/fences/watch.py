@@ -136,7 +136,10 @@ class Watch:
             raise DuplicateIdError("fence", fence.id, "remove it first")
         group = self._groups.get(key_of(fence))
         if group is None:
-            group = self._open(key_of(fence), live)
+            group = self._open(key_of(fence))
+            group.has_forgotten = True
+        if group.has_forgotten:
+            self._learn(group, live)
         row = self._enter(fence, group, now)
         region = fence.region
         if not isinstance(region, Around):
@@ -155,21 +158,30 @@ class Watch:
                 self._arrays.room(lacking)
         return self._fired(NEVER, NEVER, 2)
 
-    def _open(self, key: Key, live: Live) -> Group:
-        """A new group, and the last live position of each of its objects."""
+    def _open(self, key: Key) -> Group:
+        """A new group."""
         group = self._groups.add(key)
         self._arrays.reserve(groups=group.row + 1)
         row = self._arrays.tables.groups[group.row]
         row[:] = 0
         row[[t.OUT_HEAD, t.CLASS_HEAD, t.LONGEST, t.WIDTH]] = -1
+        return group
+
+    def _learn(self, group: Group, live: Live) -> None:
+        """The last live position of each object that is not known."""
         newest: dict[Object, tuple[Micros, Event]] = {}
         for end, event in live(group.subscription()):
-            who = None if event.location is None else object_of(event.attributes, key[0])
-            if who is not None and (who not in newest or newest[who][0] <= end):
+            who = None if event.location is None else object_of(event.attributes, group.key[0])
+            if who is None or who in group.objects:
+                continue
+            if who not in newest or newest[who][0] <= end:
                 newest[who] = end, event
         for who, (end, event) in newest.items():
-            self._place_track(group, who, end, event)
-        return group
+            track = self._place_track(group, who, end, event)
+            if group.following:
+                self._arrays.track_cells(1)
+                steps.link_track(self._arrays.packed, track, self._globe)
+        group.has_forgotten = False
 
     def _place_track(self, group: Group, who: Object, at: Micros, event: Event) -> int:
         """A track at a position, without a word to anybody."""
@@ -185,6 +197,7 @@ class Watch:
         tables.at_y[track] = y
         self._events[track] = event
         self._keep_extent(track, event, offset)
+        self._mark(track)
         return track
 
     def _enter(self, fence: Fence, group: Group, now: Micros) -> int:
@@ -474,10 +487,9 @@ class Watch:
         seqs = items[:, steps.I_SEQ]
         told = self._told(dict(zip(seqs.tolist(), events, strict=True)))
         tracks = items[:, steps.I_TRACK]
-        newest = np.flatnonzero(
-            (tracks >= 0) & (self._arrays.tables.tracks[tracks, t.SEQ] == seqs)
-        )
-        for i in newest.tolist():
+        counted = np.flatnonzero(tracks >= 0)
+        newest = self._arrays.tables.tracks[tracks[counted], t.SEQ] == seqs[counted]
+        for i in counted[newest].tolist():
             track = int(tracks[i])
             self._events[track] = events[i]
             if extended or track in self._extent_of:
@@ -517,6 +529,7 @@ class Watch:
 
     def retract(self, event: Event) -> None:
         """An event is live no more before its time: a fence that comes later does not count it."""
+        self._seq += 1
         for group, who in self._groups.counting(event) if len(self._groups) else ():
             track = group.objects.get(who)
             if track is not None and self._events[track] == event:
@@ -645,18 +658,20 @@ class Watch:
         self.reach(saved.before, saved.closed)
         for known in sorted(saved.fences, key=lambda each: each.number):
             fence = known.fence
-            group = self._groups.get(key_of(fence)) or self._open(key_of(fence), lambda _: ())
+            group = self._groups.get(key_of(fence)) or self._open(key_of(fence))
             self._number, self._seq = known.number - 1, known.since
             row = self._enter(fence, group, known.made)
             if isinstance(fence.region, Around):
                 self._follow(fence, row, group, places.get(fence.subscriber or ""))
+            group.has_forgotten = True  # who knows
         for each in saved.objects:
             home = self._groups.get(each.key)
             if each.event is None or home is None:
                 continue
             track = self._place_track(home, each.object, each.at, each.event)
             self._arrays.tables.tracks[track, [t.SEQ, t.GONE]] = each.number, each.gone
-            self._seq = max(self._seq, each.number)
+            gone = each.gone if each.gone != FOREVER else 0
+            self._seq = max(self._seq, each.number, gone)
             if home.following:
                 self._arrays.track_cells(1)
                 steps.link_track(self._arrays.packed, track, self._globe)
@@ -749,6 +764,7 @@ class Watch:
         if self.remembers:
             self._gone[group.key, who] = None
         del group.objects[who]
+        group.has_forgotten = True
         self._objects[track] = self._events[track] = None
         old = self._extent_of.pop(track, None)
         if old is not None:

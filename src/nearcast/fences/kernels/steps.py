@@ -146,7 +146,19 @@ def _fire(s, before, closed, step):
             tell(s, step, s.pairs[row, FENCE], s.pairs[row, TRACK], _DWELL, due)
         else:
             _lose(s, row >> 32, row & 0xFFFFFFFF, due, step)
+            longest = s.groups[s.fences[row >> 32, GROUP], LONGEST]
+            at = s.tracks[row & 0xFFFFFFFF, AT]
+            _forget(s, row & 0xFFFFFFFF, longest >= 0 and is_over(s, at + longest), step)
     return DONE
+
+
+@kernel
+def _forget(s, track, lost, step):
+    """Forget an object if all fences have lost it."""
+    if lost:
+        tell(s, step, 0, track, FORGOTTEN, 0)
+        s.tracks[track, AT] = NEVER
+        changed(s, track)
 
 
 @kernel
@@ -179,10 +191,7 @@ def _silent(s, group, track, due, step):
     if later != FOREVER:
         push(s, later, OF_TRACK, track)  # in the room of the one that was due
     longest = s.groups[group, LONGEST]
-    if longest >= 0 and at + longest <= due:
-        tell(s, step, 0, track, FORGOTTEN, due)
-        s.tracks[track, AT] = NEVER
-        changed(s, track)
+    _forget(s, track, longest >= 0 and at + longest <= due, step)
 
 
 @kernel
