@@ -80,7 +80,9 @@ class Story:
 
     def at(self, second: float, x: float, y: float = 5, who=1, **given) -> list[tuple]:
         self.count += 1
-        event = Event(f"e{self.count}", {"truck": who}, (), Point(x, y), end=round(second * S), **given)
+        event = Event(
+            f"e{self.count}", {"truck": who}, (), Point(x, y), end=round(second * S), **given
+        )
         return self.told(self.broker.publish(event))
 
     def until(self, second: float) -> list[tuple]:
@@ -105,8 +107,8 @@ def test_a_fence_goes_through_json_arrow_and_pickle(made: Fence):
 
 
 def test_durations_are_seconds_timedeltas_or_iso_8601():
-    for given in (600, "600", "PT10M", timedelta(minutes=10), 600.0):
-        made = fence(on={"dwell", "lost"}, dwell=given, lost=given)
+    for each in (600, "600", "PT10M", timedelta(minutes=10), 600.0):
+        made = fence(on={"dwell", "lost"}, dwell=each, lost=each)
         assert made.dwell == made.lost == timedelta(minutes=10)
     assert fence_to_json(made)["dwell"] == "PT600S"
     assert fence_from_json(fence_to_json(made) | {"dwell": 600}) == made
@@ -404,9 +406,7 @@ def test_a_pair_takes_no_more_than_64_bytes():
     watch = Watch("planar")
     for number in range(40):
         watch.add(fence(f"f{number}", on={"dwell"}, dwell=1e6), lambda _: ())
-    positions = [
-        Position(Event(f"e{i}", {"truck": i}, (), Point(5, 5)), i, i) for i in range(500)
-    ]
+    positions = [Position(Event(f"e{i}", {"truck": i}, (), Point(5, 5)), i, i) for i in range(500)]
     watch.take(positions)
     assert watch.pairs == 20_000
     used = watch._arrays.tables
@@ -437,14 +437,14 @@ def test_what_is_dumped_goes_on_in_another(steps: list[tuple[int, int, object]])
         other.load(one.dump())
         told = one.take([Position(event, now, now)])
         assert other.take([Position(event, now, now)]) == told
-        assert set(other.dump().objects) == set(one.dump().objects) or _sorted(other) == _sorted(one)
+        assert set(other.dump().objects) == set(one.dump().objects) or _sorted(other) == _sorted(
+            one
+        )
     assert other.advance(now + 100 * S) == one.advance(now + 100 * S)
 
 
 def _sorted(watch: Watch) -> list:
-    return sorted(
-        (str(o.object), o.at, sorted(map(repr, o.visits))) for o in watch.dump().objects
-    )
+    return sorted((str(o.object), o.at, sorted(map(repr, o.visits))) for o in watch.dump().objects)
 
 
 def test_codes_are_those_of_the_transitions():

@@ -42,7 +42,8 @@ class Fenced(RuleBasedStateMachine):
     """What a metre of the pools is."""
     regions = (
         Box(-2, -2, 2, 2), Box(0, 0, 0, 4), Circle(0, 0, 2), Circle(3, 1, 1), Circle(1, 1, 0),
-        Polygon([(-3, -3), (4, -3), (0, 4)]), Polygon([(-3, -3), (3, -3), (3, 3), (-3, 3)], [_HOLE]),
+        Polygon([(-3, -3), (4, -3), (0, 4)]),
+        Polygon([(-3, -3), (3, -3), (3, 3), (-3, 3)], [_HOLE]),
         Around(2), Around(1),
     )  # fmt: skip
     coordinates = st.sampled_from((-5.0, -3.0, -2.0, -1.0, -0.5, 0.0, 1.0, 2.0, 2.5, 3.0, 4.0, 6.0))

@@ -93,9 +93,7 @@ class Fences:
         self._begun.append(fence.id)
         return self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
 
-    def _matching(
-        self, wanted: Subscription, now: Micros | None
-    ) -> Iterator[tuple[Micros, Event]]:
+    def _matching(self, wanted: Subscription, now: Micros | None) -> Iterator[tuple[Micros, Event]]:
         """Live events that have had their turn, in the order of arrival."""
         for _, event in self._live.matching(wanted, now):
             if self._waiting.get(event.id) is not event:

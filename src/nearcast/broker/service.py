@@ -636,9 +636,7 @@ class Service:
     def _restore_fences(self, state: State) -> None:
         before = NEVER if state.now is None else state.now - self._timeline.hold
         closed = NEVER if state.closed is None else state.closed
-        saved = Saved(
-            tuple(state.fences.values()), tuple(state.objects.values()), before, closed
-        )
+        saved = Saved(tuple(state.fences.values()), tuple(state.objects.values()), before, closed)
         places = sorted(state.places.values(), key=lambda each: each.at)
         self._fences.load(saved, {moved.subscriber: moved.place for moved in places})
         for fence in self._fences:

@@ -7,8 +7,8 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, TypeAlias
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
-from nearcast.model.durations import format_seconds, to_duration
 from nearcast.errors import ValidationError
+from nearcast.model.durations import format_seconds, to_duration
 from nearcast.model.events import Event
 
 __all__ = ["Clock", "Timeline", "span"]

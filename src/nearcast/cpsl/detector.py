@@ -15,12 +15,12 @@ from nearcast.cpsl import state
 from nearcast.cpsl.compile import compile_pattern
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
-from nearcast.model.durations import to_duration
 from nearcast.cpsl.instances import CompositeEvent, GlobeInstance, Instance, detection
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
 from nearcast.cpsl.operators.passing import Filter, Primitive
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.model.durations import to_duration
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point, Space, check_space
 

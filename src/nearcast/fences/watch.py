@@ -180,7 +180,7 @@ class Watch:
             track = self._place_track(group, who, end, event)
             if group.following:
                 self._arrays.track_cells(1)
-                steps.link_track(self._arrays.packed, track, self._globe)
+                steps.link_track(self._arrays.packed, track)
         group.has_forgotten = False
 
     def _place_track(self, group: Group, who: Object, at: Micros, event: Event) -> int:
@@ -283,9 +283,7 @@ class Watch:
         longest = max(group.spans) if all_wait else -1
         self._arrays.tables.groups[group.row, t.LONGEST] = longest
 
-    def _inside(
-        self, fence: Fence, group: Group, live: Live, region: Circle | None = None
-    ) -> Any:
+    def _inside(self, fence: Fence, group: Group, live: Live, region: Circle | None = None) -> Any:
         """Tracks among which are all that a new fence holds."""
         if len(group.objects) <= _FEW:
             return np.fromiter(group.objects.values(), np.int32, len(group.objects))
@@ -370,7 +368,7 @@ class Watch:
             width = min(int(region_grid.width_of(*box)), region_grid.WIDTHS - 1)
             tables.groups[group.row, t.WIDTH] = width
             self._arrays.track_cells(len(group.objects) + 1)
-            steps.link_group(self._arrays.packed, group.row, self._globe)
+            steps.link_group(self._arrays.packed, group.row)
         if place is not None:
             self._set_place(row, place)
 
@@ -387,7 +385,7 @@ class Watch:
         group.following -= 1
         if not group.following:
             for track in group.objects.values():
-                steps.unlink_track(self._arrays.packed, track, self._globe)
+                steps.unlink_track(self._arrays.packed, track)
             self._arrays.tables.groups[group.row, t.WIDTH] = -1
 
     def move(self, subscriber: str, place: Point, at: Micros) -> list[Crossing]:
@@ -578,15 +576,11 @@ class Watch:
             rows.sort(key=itemgetter(0))
         return [self._crossing(*row) for row in rows]
 
-    def _crossing(
-        self, order: tuple[Any, ...], row: int, attribute: str, event: Event
-    ) -> Crossing:
+    def _crossing(self, order: tuple[Any, ...], row: int, attribute: str, event: Event) -> Crossing:
         fence = self._fences[row]
         assert fence is not None
         step, at, *_, code = order
-        return Crossing(
-            fence, TRANSITIONS[code], event.attributes[attribute], at, event, step
-        )
+        return Crossing(fence, TRANSITIONS[code], event.attributes[attribute], at, event, step)
 
     # -- to be kept ------------------------------------------------------------------
 
@@ -674,7 +668,7 @@ class Watch:
             self._seq = max(self._seq, each.number, gone)
             if home.following:
                 self._arrays.track_cells(1)
-                steps.link_track(self._arrays.packed, track, self._globe)
+                steps.link_track(self._arrays.packed, track)
             for visit in each.visits:
                 state = t.IN if visit.inside else t.DOUBT
                 state |= t.DWELT if visit.dwelt else 0
@@ -756,7 +750,7 @@ class Watch:
     def _free_track(self, track: int) -> None:
         self._unmark(track)
         tables = self._arrays.tables
-        steps.unlink_track(self._arrays.packed, track, self._globe)
+        steps.unlink_track(self._arrays.packed, track)
         tables.tracks[track, t.T_GROUP] = -1
         known = self._objects[track]
         assert known is not None

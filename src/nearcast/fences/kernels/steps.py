@@ -32,18 +32,17 @@ from nearcast.fences.kernels.tables import (
     DWELL,
     DWELT,
     EXPIRES,
+    F_NEXT,
     FENCE,
     FIRST,
     FLAGS,
     FOREVER,
     FORGOTTEN,
-    F_NEXT,
     GONE,
     GROUP,
     HEAD,
     HEAP,
     IN,
-    INSIDE,
     LATE,
     LINKED,
     LONGEST,
@@ -207,7 +206,7 @@ def fire(tables, before, closed, step):
 
 
 @kernel
-def _cell_of(s, group, track, globe):
+def _cell_of(s, group, track):
     """The key and cell of a track: by its place, or in the list of those that are extended."""
     number = s.groups[group, WIDTH]
     if s.tracks[track, T_KIND] != POINT:
@@ -220,9 +219,9 @@ def _cell_of(s, group, track, globe):
 
 
 @kernel
-def link(s, group, track, globe):
+def link(s, group, track):
     """Enter a track by its place; there is room."""
-    key, cell = _cell_of(s, group, track, globe)
+    key, cell = _cell_of(s, group, track)
     slots, entries = s.track_slots, s.track_entries
     at = region_grid._seek(slots, key, cell)
     if slots[at, 0] == region_grid.VACANT:
@@ -237,7 +236,7 @@ def link(s, group, track, globe):
 
 
 @kernel
-def unlink(s, group, track, globe):
+def unlink(s, group, track):
     """Take a track out of its cell."""
     if s.tracks[track, LINKED] == 0:
         return
@@ -246,7 +245,7 @@ def unlink(s, group, track, globe):
     if before >= 0:
         entries[before, 1] = after
     else:
-        key, cell = _cell_of(s, group, track, globe)
+        key, cell = _cell_of(s, group, track)
         s.track_slots[region_grid._seek(s.track_slots, key, cell), 2] = after
     if after >= 0:
         entries[after, 2] = before
@@ -254,27 +253,27 @@ def unlink(s, group, track, globe):
 
 
 @kernel
-def link_track(tables, track, globe):
+def link_track(tables, track):
     """Enter a track by its place; there is room."""
     s = Tables(*unpack_tables(tables))
-    link(s, s.tracks[track, T_GROUP], track, globe)
+    link(s, s.tracks[track, T_GROUP], track)
 
 
 @kernel
-def unlink_track(tables, track, globe):
+def unlink_track(tables, track):
     """Take a track out of its cell."""
     s = Tables(*unpack_tables(tables))
-    unlink(s, s.tracks[track, T_GROUP], track, globe)
+    unlink(s, s.tracks[track, T_GROUP], track)
 
 
 @kernel
-def link_group(tables, group, globe):
+def link_group(tables, group):
     """Enter all tracks of a group anew."""
     s = Tables(*unpack_tables(tables))
     for track in range(len(s.tracks)):
         if s.tracks[track, T_GROUP] == group and s.tracks[track, AT] != NEVER:
-            unlink(s, group, track, globe)
-            link(s, group, track, globe)
+            unlink(s, group, track)
+            link(s, group, track)
 
 
 # --- positions ------------------------------------------------------------------------------------
@@ -380,7 +379,7 @@ def _step(s, item, x, y, count, globe):
                 pair = add_pair(s, fence, track, DOUBT | SEEN, at)
 
     if s.groups[group, WIDTH] >= 0:
-        unlink(s, group, track, globe)
+        unlink(s, group, track)
     changed(s, track)
     s.tracks[track, AT], s.tracks[track, SEQ] = at, item[I_SEQ]
     s.tracks[track, EXPIRES], s.tracks[track, GONE] = item[I_EXPIRES], FOREVER
@@ -388,7 +387,7 @@ def _step(s, item, x, y, count, globe):
     s.at_x[track] = -180.0 if globe and x == 180.0 else x
     s.at_y[track] = y
     if s.groups[group, WIDTH] >= 0:
-        link(s, group, track, globe)
+        link(s, group, track)
 
     for i in range(count):
         fence = np.int64(s.found[i])
@@ -550,10 +549,11 @@ def forget(tables, group):
     longest = s.groups[group, LONGEST]
     count = 0
     for track in range(len(s.tracks)):
-        if s.tracks[track, T_GROUP] == group and s.tracks[track, AT] != NEVER:
-            if is_over(s, s.tracks[track, AT] + longest):
-                s.tracks[track, AT] = NEVER
-                count += 1
+        if s.tracks[track, T_GROUP] != group or s.tracks[track, AT] == NEVER:
+            continue
+        if is_over(s, s.tracks[track, AT] + longest):
+            s.tracks[track, AT] = NEVER
+            count += 1
     return count
 
 
@@ -685,9 +685,7 @@ def _leave(s, fence, group):
     for i in range(parts):
         part = i + 1 if parts > 1 else 0
         for k in range(twice):
-            remove(
-                s.slots, s.entries, freed, 2 * group + k, fence, part, s.boxes[first + i]
-            )
+            remove(s.slots, s.entries, freed, 2 * group + k, fence, part, s.boxes[first + i])
     s.fences[fence, BOXES] = 0
 
 

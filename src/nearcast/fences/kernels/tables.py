@@ -23,7 +23,8 @@ NEVER, FOREVER = -(2**63), 2**63 - 1
 KIND, OFFSET, GROUP, FLAGS, DWELL, LOST, SINCE, MADE, NUMBER, HEAD = range(10)
 PLACED, CLASS_NEXT, OUT_NEXT, BOX, BOXES, RUN = range(10, 16)
 FENCE_COLUMNS = 16
-# What is told, as bits of FLAGS in the order of TRANSITIONS; then whether it matters that an object is not known to be out.
+# What is told, as bits of FLAGS in the order of TRANSITIONS; then whether it matters that an
+# object is not known to be out.
 ENTER, EXIT, CROSS, DWELLS, IS_LOST, INSIDE, OUTSIDE = (1 << bit for bit in range(7))
 DOUBTS = 1 << 7
 #: A code beside those of `nearcast.model.fences.TRANSITIONS`.
@@ -121,9 +122,8 @@ def changed(s, track):
 @kernel
 def room_for_pairs(s, count):
     """Whether so many pairs more have room; the chains stay short."""
-    return (
-        s.counters[COUNT] + count <= len(s.pairs)
-        and s.counters[COUNT] + count <= 2 * len(s.buckets)
+    return s.counters[COUNT] + count <= len(s.pairs) and s.counters[COUNT] + count <= 2 * len(
+        s.buckets
     )
 
 
