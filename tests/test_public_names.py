@@ -19,6 +19,7 @@ PROMISED = {
     "Circle",
     "Composite",
     "Event",
+    "Fence",
     "Matcher",
     "Mover",
     "NearcastError",

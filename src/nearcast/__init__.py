@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nearcast.mobility.mover import Mover
     from nearcast.mobility.safe_region import SafeRegion
     from nearcast.model.events import Event
+    from nearcast.model.fences import Fence
     from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
     from nearcast.model.subscriptions import Subscription
 
@@ -39,6 +40,7 @@ __all__ = [
     "Circle",
     "Composite",
     "Event",
+    "Fence",
     "Matcher",
     "Mover",
     "NearcastError",
@@ -59,6 +61,7 @@ _LAZY = {
     "Circle": "nearcast.model.geometry",
     "Composite": "nearcast.cpsl.composite",
     "Event": "nearcast.model.events",
+    "Fence": "nearcast.model.fences",
     "Matcher": "nearcast.matcher",
     "Mover": "nearcast.mobility.mover",
     "Notification": "nearcast.broker.replies",

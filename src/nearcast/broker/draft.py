@@ -8,6 +8,7 @@ from nearcast.broker.ports import Change, Told
 from nearcast.broker.replies import Notification, Reply
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
+from nearcast.fences import Crossing
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
@@ -40,6 +41,14 @@ class Draft:
         self.notifications += told
         if self.remembers:
             self.changes += map(Told, told)
+
+    def tell_of(self, crossing: Crossing) -> None:
+        """A transition of an object at a fence."""
+        c, fence = crossing, crossing.fence
+        told = Notification(fence.id, fence.subscriber, c.event, c.at, c.transition, c.object)
+        self.notifications.append(told)
+        if self.remembers:
+            self.changes.append(Told(told))
 
     def reply(self) -> Reply:
         """The answer."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 
 from nearcast.broker.past import Past
 from nearcast.broker.ports import (
     Change,
+    Closed,
     Detecting,
     Expired,
+    Fenced,
     Gone,
     Moved,
     Published,
@@ -18,6 +21,7 @@ from nearcast.broker.ports import (
     State,
     Subscribed,
     Told,
+    Traced,
     Unsubscribed,
 )
 from nearcast.broker.replies import Notification
@@ -33,7 +37,16 @@ def applied(state: State, change: Change) -> None:
             state.subscriptions[subscription.id] = subscription
         case Detecting(composite):
             state.composites[composite.id] = composite
+        case Fenced(known):
+            state.fences[known.fence.id] = known
+        case Traced(known):
+            if known.event is None:
+                state.objects.pop((known.key, known.object), None)
+            else:
+                state.objects[known.key, known.object] = known
         case Unsubscribed(id):
+            if state.fences.pop(id, None) is not None:
+                _end_visits(state, id)
             state.subscriptions.pop(id, None)
             state.composites.pop(id, None)
             for told in state.told.values():
@@ -47,13 +60,22 @@ def applied(state: State, change: Change) -> None:
             state.events.pop(event_id, None)
             state.told.pop(event_id, None)
             Past(state.expired).keep(event_id, content, until)
-        case Told(notification):
+        case Told(notification) if notification.transition is None:
             state.told.setdefault(notification.event.id, set()).add(notification.subscription_id)
         case Moved(subscriber):
             state.places[subscriber] = change
         case Reached(now):
             state.now = now
             Past(state.expired).forget(now)
+        case Closed(at):
+            state.closed = at
+
+
+def _end_visits(state: State, fence_id: str) -> None:
+    for known in state.objects.values():
+        visits = tuple(visit for visit in known.visits if visit.fence_id != fence_id)
+        if visits != known.visits:
+            state.objects[known.key, known.object] = replace(known, visits=visits)
 
 
 class NoStore:

@@ -9,14 +9,18 @@ from typing import Protocol, TypeAlias
 from nearcast.broker.replies import Notification
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
+from nearcast.fences.groups import Key, Object
+from nearcast.fences.saved import KnownFence, KnownObject
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
     "Change",
+    "Closed",
     "Detecting",
     "Expired",
+    "Fenced",
     "Gone",
     "Moved",
     "Published",
@@ -26,6 +30,7 @@ __all__ = [
     "Store",
     "Subscribed",
     "Told",
+    "Traced",
     "Unsubscribed",
 ]
 
@@ -45,8 +50,22 @@ class Detecting:
 
 
 @dataclass(frozen=True, slots=True)
+class Fenced:
+    """A fence is there, new or in place of one with its id."""
+
+    known: KnownFence
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What fences know of an object, in place of what they knew."""
+
+    known: KnownObject
+
+
+@dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A subscription or composite is gone: cancelled or expired. Its pairs are forgotten."""
+    """A subscription, composite or fence is gone: cancelled or expired. Its pairs are forgotten."""
 
     id: str
 
@@ -98,9 +117,17 @@ class Reached:
     now: Micros
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Everything that happened up to a moment has been published: fences' timers of then fired."""
+
+    at: Micros
+
+
 Change: TypeAlias = (
-    Subscribed | Detecting | Unsubscribed | Published | Gone | Expired | Told | Moved | Reached
-)
+    Subscribed | Detecting | Fenced | Traced | Unsubscribed | Published | Gone | Expired | Told
+    | Moved | Reached | Closed
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -114,6 +141,10 @@ class State:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     composites: dict[str, Composite] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
+    fences: dict[str, KnownFence] = field(default_factory=dict)
+    objects: dict[tuple[Key, Object], KnownObject] = field(default_factory=dict)
+    """What fences know of whom."""
+    closed: Micros | None = None
     places: dict[str, Moved] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     """Event id → ids of the subscriptions that were told of it."""

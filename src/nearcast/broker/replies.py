@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, overload
 from nearcast.clock import Micros
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
 from nearcast.mobility.safe_region import SafeRegion
-from nearcast.model.events import Event
+from nearcast.model.events import Event, Value
+from nearcast.model.fences import Transition
 
 __all__ = ["Notification", "Reply"]
 
@@ -20,14 +21,18 @@ class Notification(NamedTuple):
     """This event matches this subscription: told once.
 
     `subscription_id` may be a composite's id; then `event` is the composite event. `at` is
-    the broker's time when it told, in microseconds. (A tuple: a broker makes many, and a
-    frozen dataclass takes three times as long.)
+    the broker's time when it told, in microseconds. It may be a fence's id, too: then
+    `transition` and `object` say what was seen, `at` when that was, and `event` is the object's
+    last position. (A tuple: a broker makes many, and a frozen dataclass takes three times as
+    long.)
     """
 
     subscription_id: str
     subscriber: str | None
     event: Event
     at: Micros
+    transition: Transition | None = None
+    object: Value | None = None
 
 
 class Reply(Sequence[Notification]):

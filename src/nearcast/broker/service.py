@@ -11,6 +11,7 @@ from typing import Any
 from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.draft import Draft
+from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.memory import NoStore
 from nearcast.broker.outlook import Arrival, Outlook
@@ -18,8 +19,10 @@ from nearcast.broker.past import REMEMBERED_FOR, Past, content_of
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
     Change,
+    Closed,
     Detecting,
     Expired,
+    Fenced,
     Gone,
     Moved,
     Published,
@@ -28,12 +31,13 @@ from nearcast.broker.ports import (
     State,
     Store,
     Subscribed,
+    Traced,
     Unsubscribed,
 )
 from nearcast.broker.replies import Reply
 from nearcast.broker.roster import Roster, follows
 from nearcast.broker.timeline import Clock, Timeline, span
-from nearcast.clock import Micros, Time
+from nearcast.clock import NEVER, Micros, Time
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import (
@@ -43,11 +47,14 @@ from nearcast.errors import (
     UnknownIdError,
     ValidationError,
 )
+from nearcast.fences import Crossing, Position
+from nearcast.fences.saved import Saved
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
 from nearcast.model.events import Event, check_id
+from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
 
@@ -87,6 +94,7 @@ class Service:
             space, self._timeline.hold, life, longest=self._timeline.longest,
             tolerance_m=tolerance_m, max_pending=max_pending,
         )  # fmt: skip
+        self._fences = Fences(space, self._timeline.hold, self._live)
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
@@ -111,8 +119,11 @@ class Service:
 
     @property
     def late(self) -> int:
-        """How many events came too late for patterns; they were matched all the same."""
-        return self._patterns.late
+        """How many events came too late for patterns, or as positions for fences.
+
+        They were matched all the same.
+        """
+        return self._patterns.late + self._fences.late
 
     @property
     def overflows(self) -> int:
@@ -125,38 +136,43 @@ class Service:
         return len(self._live)
 
     def __len__(self) -> int:
-        """How many subscriptions and composites there are."""
-        return len(self._subscriptions) + len(self._composites)
+        """How many subscriptions, composites and fences there are."""
+        return len(self._subscriptions) + len(self._composites) + len(self._fences)
 
     def __contains__(self, id: object) -> bool:
-        """Whether a subscription or composite has this id."""
-        return id in self._subscriptions or id in self._composites
+        """Whether a subscription, composite or fence has this id."""
+        return id in self._subscriptions or id in self._composites or id in self._fences
 
     # -- subscriptions -----------------------------------------------------------
 
-    def subscribe(self, subscription: Subscription) -> Reply:
+    def subscribe(self, subscription: Subscription | Fence) -> Reply:
         """Begin a subscription: told of every live event that matches, then of all to come.
 
         An equal one is there already: nothing changes, nothing is repeated. Another one under
         its id is replaced, and what that one was told of is not repeated, unless it was
-        somebody else's.
+        somebody else's. A fence is told of the objects inside whose last position is live; one
+        that is replaced begins anew.
         """
         self._check_subscription(subscription)
         self._begin()
         self._take_up(subscription)
         return self._answer()
 
-    def subscribe_many(self, subscriptions: Iterable[Subscription]) -> Reply:
+    def subscribe_many(self, subscriptions: Iterable[Subscription | Fence]) -> Reply:
         """`subscribe` for many, as one by one and only faster; all of them or none.
 
         A bad one is a BatchError that names its row.
         """
-        given = _listed("subscriptions", subscriptions, Subscription)
+        given = _listed("subscriptions", subscriptions, (Subscription, Fence))
         new: dict[str, int] = {}
         again: list[int] = []
+        kinds: dict[str, type] = {}
         for row, subscription in enumerate(given):
             with _of_row(row):
                 self._check_subscription(subscription)
+                self._check_kind(subscription, kinds)
+            if isinstance(subscription, Fence):
+                continue
             if subscription.id in new or subscription.id in self._subscriptions:
                 again.append(row)
             else:
@@ -180,17 +196,36 @@ class Service:
                 self._take_up(subscription)
         return self._answer()
 
-    def _check_subscription(self, subscription: Subscription) -> None:
-        _check_type("subscription", subscription, Subscription)
+    def _check_kind(self, one: Subscription | Fence, kinds: dict[str, type]) -> None:
+        """Two of one call under one id are both subscriptions or both fences."""
+        if kinds.setdefault(one.id, type(one)) is not type(one):
+            kind = "fence" if isinstance(one, Subscription) else "subscription"
+            raise DuplicateIdError(kind, one.id, "give each its own id")
+
+    def _check_subscription(self, subscription: Subscription | Fence) -> None:
+        if not isinstance(subscription, Fence):
+            _check_type("subscription", subscription, Subscription)
         if isinstance(subscription.region, Around) and subscription.subscriber is None:
             raise ValidationError("subscriber", None, "Around needs to know whom to follow")
         if subscription.region is not None:
             check_space(subscription.region, self.space, "region")
-        if subscription.id in self._composites:
-            raise DuplicateIdError("composite", subscription.id, "unsubscribe it first")
+        self._check_id(subscription)
 
-    def _take_up(self, subscription: Subscription) -> None:
+    def _check_id(self, one: Subscription | Fence | Composite) -> None:
+        """Refuse an id that something of another kind has."""
+        for kind, there, of in (
+            ("subscription", self._subscriptions, Subscription),
+            ("fence", self._fences, Fence),
+            ("composite", self._composites, Composite),
+        ):
+            if one.id in there and not isinstance(one, of):
+                raise DuplicateIdError(kind, one.id, "unsubscribe it first")
+
+    def _take_up(self, subscription: Subscription | Fence) -> None:
         """Begin a subscription, or put it in the place of another, unless it is there already."""
+        if isinstance(subscription, Fence):
+            self._enclose(subscription)
+            return
         old = self._subscriptions.get(subscription.id)
         if old == subscription:
             return
@@ -226,14 +261,36 @@ class Service:
                 if not self._delivery.holds(subscription.id, number):
                     self._tell(subscription, event)
 
+    def _enclose(self, fence: Fence) -> None:
+        """Begin a fence, or put it in the place of another, unless it is there already."""
+        old = self._fences.get(fence.id)
+        if old == fence:
+            return
+        if old is not None:
+            self._drop_fence(fence.id)
+        if not self._visible(fence.expires):
+            return
+        if fence.expires is not None:  # what happens before it ends may be told `lateness` later
+            self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)
+        self._report(self._fences.add(fence, self.now))
+
+    def _drop_fence(self, id: str) -> None:
+        self._fences.remove(id)
+        self._timeline.forget("fence", id)
+        self._note(Unsubscribed, id)
+
+    def _report(self, crossings: Iterable[Crossing]) -> None:
+        """What fences tell."""
+        for crossing in crossings:
+            self._draft.tell_of(crossing)
+
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
 
         An equal one is there already: nothing changes. Another one under its id is replaced.
         """
         _check_type("composite", composite, Composite)
-        if composite.id in self._subscriptions:
-            raise DuplicateIdError("subscription", composite.id, "unsubscribe it first")
+        self._check_id(composite)
         self._begin()
         old = self._composites.get(composite.id)
         if old == composite:
@@ -247,7 +304,7 @@ class Service:
         return self._answer()
 
     def unsubscribe(self, id: str) -> Reply:
-        """End a subscription, or the detection of a composite; raises UnknownIdError.
+        """End a subscription, a fence, or the detection of a composite; raises UnknownIdError.
 
         Whoever takes the id later begins anew.
         """
@@ -260,6 +317,8 @@ class Service:
             self._note(Unsubscribed, id)
         elif id in self._subscriptions:
             self._drop_subscription(id)
+        elif id in self._fences:
+            self._drop_fence(id)
         else:
             raise UnknownIdError("subscription", id, "it may have expired; check the id")
         return self._answer()
@@ -318,19 +377,43 @@ class Service:
             wanted = self._subscriptions.wanting_each(
                 [arrival.event for arrival in some], [arrival.now for arrival in some]
             )
-            for arrival in some:
+            told = self._together(some)
+            for number, arrival in enumerate(some):
+                if told is not None:
+                    self._report(told.get(2 * number, ()))
                 self._move_to(arrival.now)
-                self._happen(arrival, next(wanted))
+                self._happen(
+                    arrival, next(wanted), None if told is None else told.get(2 * number + 1, ())
+                )
+            if told is not None:
+                self._report(told.get(2 * len(some), ()))
         self._awaited = set()
         return self._answer()
 
     def _outlook(self) -> Outlook:
         return Outlook(self._timeline, self._live, self._past, self.space)
 
-    def _happen(self, arrival: Arrival, wanted: Sequence[Subscription]) -> None:
-        """An event comes, now that time has come to it."""
-        event, start, end, _ = arrival
+    def _together(self, some: Sequence[Arrival]) -> dict[int, list[Crossing]] | None:
+        """What fences tell of several events, by steps; None: let each come by itself.
+
+        That is so where patterns may make positions, too, or a fence ends meanwhile.
+        """
+        if not self._fences or self._composites or not self._fences.can_take_many(some[-1].now):
+            return None
+        told: dict[int, list[Crossing]] = {}
+        positions = [Position(arrival.event, arrival.end, arrival.now) for arrival in some]
+        for crossing in self._fences.take_many(positions):
+            told.setdefault(crossing.step, []).append(crossing)
+        return told
+
+    def _happen(
+        self, arrival: Arrival, wanted: Sequence[Subscription],
+        told: Iterable[Crossing] | None = None,
+    ) -> None:  # fmt: skip
+        """An event comes, now that time has come to it; `told`: what fences say of it."""
+        event, start, end, now = arrival
         self._enter(event, wanted)
+        self._report(self._fences.take(event, end, now) if told is None else told)
         if self._composites:
             self._compose(self._patterns.take(event, start, end), end)
 
@@ -360,6 +443,7 @@ class Service:
         self._begin()
         if event_id not in self._live:
             raise UnknownIdError("event", event_id, "it may have expired; check the id")
+        self._fences.gone(self._live.numbered(event_id)[1], retracted=True)
         self._live.retract(event_id)
         self._timeline.forget("event", event_id)
         self._tracker.expired(event_id, self._moment)
@@ -397,7 +481,9 @@ class Service:
             subscriber, place, now, heading=heading, speed=speed, epoch=epoch
         )
         self._heed(told)
-        if not told:  # nothing follows this subscriber: silence until something does
+        self._report(self._fences.move(subscriber, place, self.now))
+        if not told and not self._fences.follows(subscriber):
+            # nothing follows this subscriber: silence until something does
             everywhere = Ball(self.space, place.x, place.y, math.inf)
             region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
             self._draft.regions[subscriber] = region
@@ -444,18 +530,30 @@ class Service:
 
     def _move_to(self, now: Micros, *, closing: bool = False) -> None:
         """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
-        if not self._patterns.idle:
+        if not self._patterns.idle or not self._fences.idle:
             self._decide(now, closing)
         self._expire(now)
+        hold = self._timeline.hold
+        self._fences.reach(now - hold, closing=closing)
+        if closing:
+            self._note(Closed, now - hold)
 
     def _decide(self, now: Micros, closing: bool) -> None:
-        """Let patterns speak of all that is over by then."""
+        """Let patterns and fences speak of all that is over by then."""
         hold = self._timeline.hold
         if self.now is None:
             self._patterns.begin(now)
-        while (moment := self._patterns.due(now - hold, closing=closing)) is not None:
-            self._expire(moment + hold)
-            self._compose(self._patterns.decide(moment), moment)
+        while True:
+            moment = self._patterns.due(now - hold, closing=closing)
+            fenced = self._fences.due(now - hold, closing=closing)
+            if fenced is not None and (moment is None or fenced < moment):
+                self._expire(fenced + hold)
+                self._report(self._fences.decide(fenced, self._moment))
+            elif moment is not None:
+                self._expire(moment + hold)
+                self._compose(self._patterns.decide(moment), moment)
+            else:
+                break
 
     def _expire(self, now: Micros) -> None:
         timeline = self._timeline
@@ -467,7 +565,10 @@ class Service:
                 assert event.expires is not None
                 if self._following:
                     self._tracker.expired(id, self._moment)
+                self._fences.gone(event, retracted=False)
                 self._remember(event, event.expires)
+            elif kind == "fence":
+                self._drop_fence(id)
             else:
                 self._drop_subscription(id)
         timeline.now = now
@@ -492,6 +593,8 @@ class Service:
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._tell(self._composites[event.composite_id], event)
             self._enter(event, self._subscriptions.wanting(event, self._moment))
+            end = moment if event.end is None else event.end
+            self._report(self._fences.take(event, end, self._moment))
             waiting += self._patterns.again(event, detected, moment)
 
     def _is_taken(self, event_id: str) -> bool:
@@ -510,6 +613,13 @@ class Service:
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
+        if self._timeline.hold and self.now is not None and self._fences:
+            self._move_to(self.now)  # what came late may be due at once
+        if self._remembers:
+            for fence in self._fences.begun():
+                self._note(Fenced, fence)
+            for each in self._fences.changes():
+                self._note(Traced, each)
         draft, self._draft = self._draft, Draft(self._remembers)
         if draft.changes:
             self._store.commit(draft.changes)
@@ -540,6 +650,19 @@ class Service:
         for subscription in state.subscriptions.values():
             if isinstance(subscription.region, Around):
                 self._join(subscription)
+        self._restore_fences(state)
+
+    def _restore_fences(self, state: State) -> None:
+        before = NEVER if state.now is None else state.now - self._timeline.hold
+        closed = NEVER if state.closed is None else state.closed
+        saved = Saved(tuple(state.fences.values()), tuple(state.objects.values()), before, closed)
+        places = sorted(state.places.values(), key=lambda each: each.at)
+        self._fences.load(saved, {moved.subscriber: moved.place for moved in places})
+        for fence in self._fences:
+            if fence.expires is not None:
+                self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)
+        if self._remembers:
+            self._fences.remember()
 
     def _recall(self, state: State) -> None:
         """Which pairs were told that do not follow from what is there now."""
@@ -577,11 +700,12 @@ def _of_row(row: int) -> Iterator[None]:
         raise BatchError(row, error) from error
 
 
-def _listed(field: str, given: Any, kind: type[Any]) -> list[Any]:
+def _listed(field: str, given: Any, kinds: type[Any] | tuple[type[Any], ...]) -> list[Any]:
     """What a call for many was given; one value is a list of one."""
-    if isinstance(given, kind):
+    if isinstance(given, kinds):
         return [given]
     if not isinstance(given, Iterable):
+        kind = kinds[0] if isinstance(kinds, tuple) else kinds
         raise ValidationError(field, given, f"give {kind.__name__} objects")
     return list(given)
 

@@ -7,15 +7,15 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, TypeAlias
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
-from nearcast.cpsl.durations import format_seconds, to_duration
 from nearcast.errors import ValidationError
+from nearcast.model.durations import format_seconds, to_duration
 from nearcast.model.events import Event
 
 __all__ = ["Clock", "Timeline", "span"]
 
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
-Kind: TypeAlias = Literal["subscription", "event"]
+Kind: TypeAlias = Literal["subscription", "event", "fence"]
 _FEW = 64  # entries of what is gone that are not worth the clearing
 
 

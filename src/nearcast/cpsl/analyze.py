@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 
 from nearcast.clock import EARLIEST, LATEST
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import LONGEST
 from nearcast.cpsl.parser import MAX_COUNT, parse
 from nearcast.cpsl.predicates import binds, kind_of, variables
 from nearcast.cpsl.regions import is_flat
 from nearcast.errors import FilterError, PatternError, ValidationError
+from nearcast.model.durations import LONGEST
 from nearcast.model.filters import Filter
 from nearcast.model.geometry import Point, Space, check_space
 

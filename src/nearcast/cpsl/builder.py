@@ -24,11 +24,11 @@ from typing import Literal, TypeAlias
 from nearcast.clock import Time, to_micros
 from nearcast.cpsl import ast
 from nearcast.cpsl.ast import Expression, Pattern
-from nearcast.cpsl.durations import to_duration
 from nearcast.cpsl.parser import parse
 from nearcast.cpsl.regions import GivenRegion, Regions, to_region
 from nearcast.errors import ValidationError
 from nearcast.model.cql2_literals import name_text, value_text
+from nearcast.model.durations import to_duration
 
 __all__ = [
     "Binding",

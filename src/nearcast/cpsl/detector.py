@@ -16,7 +16,6 @@ from nearcast.cpsl import state
 from nearcast.cpsl.compile import Op, Plan
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
-from nearcast.cpsl.durations import to_duration
 from nearcast.cpsl.instances import CompositeEvent, Detection, GlobeInstance, Instance
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
 from nearcast.cpsl.operators.filters import SPATIAL
@@ -24,6 +23,7 @@ from nearcast.cpsl.operators.passing import Primitive
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.cpsl.regions import unpacked
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.model.durations import to_duration
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point, Space, check_space
 

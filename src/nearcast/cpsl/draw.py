@@ -13,8 +13,8 @@ from textwrap import wrap
 
 from nearcast.clock import format_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import format_seconds
 from nearcast.model.cql2_literals import number_text
+from nearcast.model.durations import format_seconds
 
 __all__ = ["draw"]
 

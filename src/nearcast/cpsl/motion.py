@@ -21,9 +21,9 @@ from typing import TypeAlias
 from nearcast.cpsl import ast
 from nearcast.cpsl.ast import Expression, Pattern
 from nearcast.cpsl.builder import Duration, far, inside, near, ref, same_place, seq, together
-from nearcast.cpsl.durations import to_duration
 from nearcast.cpsl.regions import GivenRegion, to_region
 from nearcast.errors import ValidationError
+from nearcast.model.durations import to_duration
 
 __all__ = [
     "approach",

@@ -28,9 +28,9 @@ from lark.visitors import Transformer_NonRecursive
 
 from nearcast.clock import to_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import seconds_to_micros, to_duration
 from nearcast.cpsl.regions import Regions, to_region
 from nearcast.errors import PatternError, ValidationError
+from nearcast.model.durations import seconds_to_micros, to_duration
 
 __all__ = ["MAX_COUNT", "MAX_TEXT", "grammar_text", "parse", "parser"]
 

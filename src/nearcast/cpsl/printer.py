@@ -11,8 +11,8 @@ from typing import Any
 
 from nearcast.clock import EARLIEST, LATEST, format_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import format_seconds
 from nearcast.model.cql2_literals import number_text
+from nearcast.model.durations import format_seconds
 
 __all__ = ["format_lines", "format_node"]
 

@@ -15,10 +15,10 @@ from itertools import combinations, islice, product
 
 from nearcast.clock import Micros, format_micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.durations import format_seconds
 from nearcast.cpsl.instances import CompositeEvent, Instance, compose, merged
 from nearcast.cpsl.operators.spatial import Relations, region_shape
 from nearcast.cpsl.predicates import evaluate
+from nearcast.model.durations import format_seconds
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point, Space
 

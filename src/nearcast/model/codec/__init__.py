@@ -16,6 +16,12 @@ from nearcast.model.codec.events import (
     events_from_json,
     events_to_json,
 )
+from nearcast.model.codec.fences import (
+    fence_from_json,
+    fence_to_json,
+    fences_from_json,
+    fences_to_json,
+)
 from nearcast.model.codec.subscriptions import (
     delivery_from_json,
     subscription_from_json,
@@ -27,11 +33,15 @@ from nearcast.model.codec.subscriptions import (
 if TYPE_CHECKING:
     from nearcast.model.codec.arrow import (
         EVENT_COLUMNS,
+        FENCE_COLUMNS,
         SUBSCRIPTION_COLUMNS,
         check_event_columns,
+        check_fence_columns,
         check_subscription_columns,
         events_from_arrow,
         events_to_arrow,
+        fences_from_arrow,
+        fences_to_arrow,
         subscriptions_from_arrow,
         subscriptions_to_arrow,
     )
@@ -40,8 +50,10 @@ __all__ = [
     "EVENT_COLUMNS",
     "EVENT_SOURCE",
     "EVENT_TYPE",
+    "FENCE_COLUMNS",
     "SUBSCRIPTION_COLUMNS",
     "check_event_columns",
+    "check_fence_columns",
     "check_subscription_columns",
     "delivery_from_json",
     "event_from_json",
@@ -50,6 +62,12 @@ __all__ = [
     "events_from_json",
     "events_to_arrow",
     "events_to_json",
+    "fence_from_json",
+    "fence_to_json",
+    "fences_from_arrow",
+    "fences_from_json",
+    "fences_to_arrow",
+    "fences_to_json",
     "subscription_from_json",
     "subscription_to_json",
     "subscriptions_from_arrow",

@@ -17,14 +17,17 @@ import pyarrow as pa
 from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.model.codec.columns import (
     EVENT_COLUMNS,
+    FENCE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
     Table,
     check_event_columns,
+    check_fence_columns,
     check_subscription_columns,
 )
 from nearcast.model.codec.wkb import read_wkb, write_wkb
 from nearcast.model.cql2_literals import name_text
 from nearcast.model.events import Event, Value
+from nearcast.model.fences import Fence
 from nearcast.model.filters import Filter
 from nearcast.model.geometry import (
     Around,
@@ -41,11 +44,15 @@ from nearcast.model.subscriptions import Subscription
 
 __all__ = [
     "EVENT_COLUMNS",
+    "FENCE_COLUMNS",
     "SUBSCRIPTION_COLUMNS",
     "check_event_columns",
+    "check_fence_columns",
     "check_subscription_columns",
     "events_from_arrow",
     "events_to_arrow",
+    "fences_from_arrow",
+    "fences_to_arrow",
     "subscriptions_from_arrow",
     "subscriptions_to_arrow",
 ]
@@ -69,6 +76,11 @@ def subscriptions_from_arrow(table: Table, *, space: Space | None = None) -> lis
     has the region `Around(radius_m)`.
     """
     return _objects(check_subscription_columns(table), lambda row: _subscription(row, space))
+
+
+def fences_from_arrow(table: Table, *, space: Space | None = None) -> list[Fence]:
+    """The fences of a table; a bad row raises a BatchError, `space` checks the places."""
+    return _objects(check_fence_columns(table), lambda row: _fence(row, space))
 
 
 def _objects(table: Table, make: Callable[[Row], _T]) -> list[_T]:
@@ -167,6 +179,15 @@ def _subscription(row: Row, space: Space | None) -> Subscription:
         region=region,
         expires=row.get("expires"),
     )
+
+
+def _fence(row: Row, space: Space | None) -> Fence:
+    names = ("object", "on", "margin_m", "dwell", "lost")
+    own = {name: row[name] for name in names if row.get(name) is not None}
+    for name in ("dwell", "lost"):
+        if own.get(name) is not None and math.isfinite(own[name]):
+            own[name] = round(own[name], 6)  # whole microseconds, as a double says them
+    return Fence.of(_subscription(row, space), **own)
 
 
 _ROUND, _CORNERS = ("lon", "lat", "radius_m"), ("xmin", "ymin", "xmax", "ymax")
@@ -286,6 +307,24 @@ def subscriptions_to_arrow(subscriptions: Iterable[Subscription]) -> Table:
     for name in (*_ROUND, *_CORNERS):
         columns[name] = pa.array([each.get(name) for each in numbers], pa.float64())
     return pa.table({name: columns[name] for name in SUBSCRIPTION_COLUMNS.names})
+
+
+def fences_to_arrow(fences: Iterable[Fence]) -> Table:
+    """A table of fences."""
+    rows = list(fences)
+    table = subscriptions_to_arrow(fence.subscription() for fence in rows)
+    columns = {
+        "object": pa.array([each.object for each in rows], pa.string()),
+        "on": pa.array([sorted(each.on) for each in rows], pa.list_(pa.string())),
+        "margin_m": pa.array([each.margin_m for each in rows], pa.float64()),
+    }
+    for name in ("dwell", "lost"):
+        spans = [getattr(each, name) for each in rows]
+        seconds = [None if span is None else span.total_seconds() for span in spans]
+        columns[name] = pa.array(seconds, pa.float64())
+    for name, column in columns.items():
+        table = table.append_column(FENCE_COLUMNS.field(name), column)
+    return table
 
 
 def _region_numbers(region: Region | None) -> dict[str, float]:

@@ -16,9 +16,11 @@ from nearcast.errors import BatchError, ValidationError
 
 __all__ = [
     "EVENT_COLUMNS",
+    "FENCE_COLUMNS",
     "SUBSCRIPTION_COLUMNS",
     "Table",
     "check_event_columns",
+    "check_fence_columns",
     "check_subscription_columns",
 ]
 
@@ -66,6 +68,18 @@ SUBSCRIPTION_COLUMNS = pa.schema(
     ]
 )
 
+#: The columns of a table of fences: those of subscriptions and their own; durations are seconds.
+FENCE_COLUMNS = pa.schema(
+    [
+        *SUBSCRIPTION_COLUMNS,
+        ("object", pa.string()),
+        ("on", _WORDS),
+        ("margin_m", pa.float64()),
+        ("dwell", pa.float64()),
+        ("lost", pa.float64()),
+    ]
+)
+
 
 def check_event_columns(table: Table) -> Table:
     """The table with canonical types, in one chunk, its columns in the order of the schema.
@@ -79,6 +93,11 @@ def check_event_columns(table: Table) -> Table:
 def check_subscription_columns(table: Table, *, combine: bool = True) -> Table:
     """As `check_event_columns`, for subscriptions; the chunks stay if not told to combine them."""
     return _checked(table, SUBSCRIPTION_COLUMNS, "subscriptions", combine)
+
+
+def check_fence_columns(table: Table) -> Table:
+    """As `check_event_columns`, for fences."""
+    return _checked(table, FENCE_COLUMNS, "fences")
 
 
 def _checked(given: Table, schema: Any, what: str, combine: bool = True) -> Table:

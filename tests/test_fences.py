@@ -1,0 +1,464 @@
+"""Fences: the value, what is refused, and what the corner cases mean."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast import (
+    Around,
+    Box,
+    Broker,
+    Circle,
+    Composite,
+    Event,
+    Fence,
+    Point,
+    Polygon,
+    Reply,
+    Subscription,
+)
+from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.fences import Position, Watch
+from nearcast.fences.kernels import tables
+from nearcast.model.codec import (
+    fence_from_json,
+    fence_to_json,
+    fences_from_arrow,
+    fences_from_json,
+    fences_to_arrow,
+    fences_to_json,
+)
+from nearcast.model.fences import TRANSITIONS, object_of
+from tests import strategies
+
+S = 1_000_000
+YARD = Box(0, 0, 10, 10)
+
+
+def fence(id: str = "f1", **given) -> Fence:
+    return Fence(id, **{"subscriber": "ops", "object": "truck", "region": YARD} | given)
+
+
+def fence_values() -> st.SearchStrategy[Fence]:
+    return st.builds(
+        _fence,
+        strategies.subscriptions("globe"),
+        strategies.regions("globe"),
+        st.sets(st.sampled_from(TRANSITIONS), min_size=1),
+        st.sampled_from((0, 1.5, 1e6)),
+        st.integers(0, 10**12),
+        st.none() | st.integers(1, 10**12),
+    )
+
+
+def _fence(wanted: Subscription, region, on, margin, dwell: int, lost: int | None) -> Fence:
+    if lost is None and "lost" in on:
+        lost = 5
+    return Fence(
+        wanted.id, wanted.subscriber, "truck", region, wanted.where, wanted.keywords, on, margin,
+        timedelta(microseconds=dwell) if "dwell" in on else None,
+        None if lost is None else timedelta(microseconds=lost), wanted.expires,
+    )  # fmt: skip
+
+
+class Story:
+    """A broker on a plane, told of trucks by the second."""
+
+    def __init__(self, **given) -> None:
+        self.broker = Broker("planar", **given)
+        self.count = 0
+
+    def fence(self, **given) -> list[tuple]:
+        return self.told(self.broker.subscribe(fence(**given)))
+
+    def at(self, second: float, x: float, y: float = 5, who=1, **given) -> list[tuple]:
+        self.count += 1
+        event = Event(
+            f"e{self.count}", {"truck": who}, (), Point(x, y), end=round(second * S), **given
+        )
+        return self.told(self.broker.publish(event))
+
+    def until(self, second: float) -> list[tuple]:
+        return self.told(self.broker.advance(round(second * S)))
+
+    def told(self, reply: Reply) -> list[tuple]:
+        return [(each.transition, each.object, each.at / S) for each in reply]
+
+
+# --- the value ------------------------------------------------------------------------------------
+
+
+@given(fence_values())
+def test_a_fence_goes_through_json_arrow_and_pickle(made: Fence):
+    assert fence_from_json(json.loads(json.dumps(fence_to_json(made)))) == made
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert hash(made) == hash(pickle.loads(pickle.dumps(made)))
+    (back,) = fences_from_arrow(fences_to_arrow([made]))
+    assert back.on == made.on
+    assert (back.region, back.where, back.object) == (made.region, made.where, made.object)
+    assert back == made
+
+
+def test_durations_are_seconds_timedeltas_or_iso_8601():
+    for each in (600, "600", "PT10M", timedelta(minutes=10), 600.0):
+        made = fence(on={"dwell", "lost"}, dwell=each, lost=each)
+        assert made.dwell == made.lost == timedelta(minutes=10)
+    assert fence_to_json(made)["dwell"] == "PT600S"
+    assert fence_from_json(fence_to_json(made) | {"dwell": 600}) == made
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"object": ""}, "object"),
+        ({"object": 3}, "object"),
+        ({"region": None}, "region"),
+        ({"region": Point(0, 0)}, "region"),
+        ({"on": set()}, "on"),
+        ({"on": "enter"}, "on"),
+        ({"on": {"leave"}}, "on"),
+        ({"on": 3}, "on"),
+        ({"on": {"dwell"}}, "dwell"),
+        ({"dwell": 5}, "dwell"),
+        ({"on": {"dwell"}, "dwell": -1}, "dwell"),
+        ({"on": {"dwell"}, "dwell": "soon"}, "dwell"),
+        ({"on": {"lost"}}, "lost"),
+        ({"lost": 0}, "lost"),
+        ({"lost": -5}, "lost"),
+        ({"margin_m": -1}, "margin_m"),
+        ({"margin_m": float("nan")}, "margin_m"),
+        ({"margin_m": float("inf")}, "margin_m"),
+        ({"margin_m": 10**400}, "margin_m"),
+        ({"margin_m": "5"}, "margin_m"),
+        ({"margin_m": True}, "margin_m"),
+    ],
+)
+def test_what_is_no_fence_is_refused(given: dict, field: str):
+    with pytest.raises(ValidationError) as refused:
+        fence(**given)
+    assert refused.value.field == field
+
+
+def test_bad_fences_in_bulk_are_named_by_their_row():
+    good = fence_to_json(fence())
+    with pytest.raises(BatchError) as refused:
+        fences_from_json([good, good | {"on": ["leave"]}])
+    assert refused.value.row == 1
+    with pytest.raises(ValidationError):
+        fences_from_json(good)
+    with pytest.raises(ValidationError):
+        fence_from_json(good | {"colour": "red"})
+    table = fences_to_arrow([fence(), fence("f2")])
+    at = table.column_names.index("margin_m")
+    table = table.set_column(at, "margin_m", pa.array([0.0, -1.0]))
+    with pytest.raises(BatchError) as refused:
+        fences_from_arrow(table)
+    assert refused.value.row == 1
+    assert fences_from_json(fences_to_json([fence()])) == [fence()]
+
+
+def test_objects_are_strings_and_numbers():
+    for value, who in ((1, 1.0), (1.0, 1.0), ("1", "1"), ("", ""), (True, None), (None, None)):
+        assert object_of({"truck": value}, "truck") == who
+    assert object_of({"truck": float("nan")}, "truck") is None
+    assert object_of({}, "truck") is None
+
+
+# --- one space of ids -----------------------------------------------------------------------------
+
+
+def test_subscriptions_composites_and_fences_share_their_ids():
+    broker = Broker("planar")
+    broker.subscribe(fence("a"))
+    broker.subscribe(Subscription("b"))
+    broker.detect(Composite("c", "ops", "ARITH: x = 1"))
+    assert len(broker) == 3
+    assert all(id in broker for id in "abc")
+    for refused in (
+        lambda: broker.subscribe(Subscription("a")),
+        lambda: broker.subscribe(fence("b")),
+        lambda: broker.subscribe(fence("c")),
+        lambda: broker.detect(Composite("a", "ops", "ARITH: x = 1")),
+    ):
+        with pytest.raises(DuplicateIdError):
+            refused()
+    with pytest.raises(BatchError):
+        broker.subscribe_many([fence("d"), Subscription("d")])
+    broker.unsubscribe("a")
+    assert "a" not in broker
+    with pytest.raises(UnknownIdError):
+        broker.unsubscribe("a")
+
+
+def test_many_subscriptions_and_fences_begin_together():
+    broker = Broker("planar")
+    broker.publish(Event("e1", {"truck": 1}, (), Point(5, 5)))
+    told = broker.subscribe_many([fence("a"), Subscription("b"), fence("c"), fence("a")])
+    assert [(each.subscription_id, each.transition) for each in told] == [
+        ("a", "enter"), ("b", None), ("c", "enter"),
+    ]  # fmt: skip
+    with pytest.raises(BatchError) as refused:
+        broker.subscribe_many([fence("d"), fence("e", subscriber=None, region=Around(5))])
+    assert refused.value.row == 1
+    assert "d" not in broker
+
+
+def test_a_region_the_space_does_not_have_is_refused():
+    with pytest.raises(ValidationError):
+        Broker().subscribe(fence(region=Circle(0, 100, 5)))
+    with pytest.raises(ValidationError):
+        Broker("planar").subscribe(fence(region=Box(5, 0, 0, 5)))
+    with pytest.raises(ValidationError):
+        Broker().subscribe("f1")  # type: ignore[arg-type]
+
+
+def test_a_position_matches_plain_subscriptions_first():
+    story = Story()
+    story.broker.subscribe(Subscription("all", "ann"))
+    story.fence()
+    assert story.at(0, 5) == [(None, None, 0.0), ("enter", 1, 0.0)]
+
+
+# --- what the corners mean ------------------------------------------------------------------------
+
+
+def test_a_visit_with_everything():
+    story = Story()
+    assert story.fence(on=TRANSITIONS, dwell=10, lost=100, margin_m=2) == []
+    assert story.at(0, 20) == [("outside", 1, 0)]
+    assert story.at(5, 10) == [("enter", 1, 5), ("inside", 1, 5)]  # the border belongs to it
+    assert story.at(7, 12) == [("inside", 1, 7)]  # within the margin
+    assert story.at(20, 12.5) == [("dwell", 1, 15), ("exit", 1, 20), ("outside", 1, 20)]
+    assert story.at(21, 11) == [("outside", 1, 21)]
+    assert story.at(30, -3) == [("cross", 1, 30), ("outside", 1, 30)]
+    assert story.until(129) == []
+    assert story.until(130) == [("lost", 1, 130)]
+    assert story.at(140, 20) == [("outside", 1, 140)]  # unknown before: nothing was crossed
+
+
+def test_who_leaves_when_the_dwell_is_due_does_not_dwell():
+    story = Story()
+    story.fence(on={"dwell"}, dwell=10)
+    story.at(0, 5)
+    assert story.at(10, 50) == []
+    assert story.until(20) == []
+    story.at(30, 5)
+    assert story.until(39.999999) == []
+    assert story.until(40) == [("dwell", 1, 40)]
+    assert story.until(60) == []  # once a visit
+
+
+def test_a_dwell_of_nothing_is_told_with_the_next_word_about_time():
+    story = Story()
+    story.fence(on={"enter", "dwell"}, dwell=0)
+    assert story.at(0, 5) == [("enter", 1, 0)]
+    assert story.until(0) == [("dwell", 1, 0)]
+    story.at(5, 50)
+    assert story.at(6, 5) == [("enter", 1, 6)]
+    assert story.at(6, 50) == []  # both at one moment: it left before anything was due
+
+
+def test_a_margin_larger_than_the_region():
+    story = Story()
+    story.fence(region=Circle(0, 0, 1), margin_m=50)
+    assert story.at(0, 30) == []
+    assert story.at(1, 0, 0) == [("enter", 1, 1)]
+    assert story.at(2, 51, 0) == []
+    assert story.at(3, 51.5, 0) == [("exit", 1, 3)]
+
+
+def test_time_that_goes_back_is_late_for_its_object_only():
+    story = Story()
+    story.fence()
+    story.at(10, 50)
+    assert story.at(9, 5) == []
+    assert story.broker.late == 1
+    assert story.at(8, 5, who=2) == [("enter", 2, 8)]
+    assert story.at(10, 5) == [("enter", 1, 10)]  # at the same moment, it counts
+    assert story.broker.late == 1
+
+
+def test_lateness_puts_what_is_late_in_order():
+    story = Story(lateness=5)
+    story.fence(on={"enter", "exit"})
+    assert story.at(10, 50) == []
+    assert story.at(8, 5) == []
+    assert story.until(14) == [("enter", 1, 8)]
+    assert story.until(15) == [("exit", 1, 10)]
+    assert story.broker.late == 0
+
+
+def test_numbers_and_strings_name_different_objects():
+    story = Story()
+    story.fence()
+    assert story.at(0, 5, who=1) == [("enter", 1, 0)]
+    assert story.at(1, 5, who="1") == [("enter", "1", 1)]
+    assert story.at(2, 50, who=1.0) == [("exit", 1.0, 2)]
+    assert story.at(3, 5, who=True) == []
+    assert story.at(4, 50, who="1") == [("exit", "1", 4)]
+
+
+def test_an_event_without_the_attribute_or_a_place_is_no_position():
+    broker = Broker("planar")
+    broker.subscribe(fence())
+    assert not broker.publish(Event("e1", {"car": 1}, (), Point(5, 5)))
+    assert not broker.publish(Event("e2", {"truck": 1}))
+    assert not broker.publish(Event("e3", {"truck": None}, (), Point(5, 5)))
+
+
+def test_a_teleport_crosses_what_lies_between():
+    story = Story()
+    story.fence(on={"cross"})
+    assert story.at(0, -1e6) == []
+    assert story.at(0, 1e6) == [("cross", 1, 0)]
+    assert story.at(1, 1e6) == []
+
+
+def test_a_fence_that_ends_while_somebody_dwells_says_no_more():
+    story = Story()
+    story.fence(on={"enter", "dwell", "exit"}, dwell=10, expires=10 * S)
+    story.at(0, 5)
+    assert story.until(50) == []
+    assert "f1" not in story.broker
+    assert story.fence(on={"dwell"}, dwell=10, expires=61 * S) == [("dwell", 1, 10)]
+    assert story.until(60) == []  # told when it came: the last position was live
+
+
+def test_a_new_fence_is_told_who_is_inside():
+    story = Story()
+    story.at(0, 5, who="b")
+    story.at(1, 5, who="a", expires=4 * S)
+    story.at(2, 50, who="c")
+    story.until(3)
+    assert story.fence(on={"enter", "dwell"}, dwell=3) == [
+        ("enter", "b", 0), ("enter", "a", 1), ("dwell", "b", 3),
+    ]  # fmt: skip
+    assert story.fence(id="f2", on={"enter", "lost"}, lost=1) == [
+        ("enter", "b", 0), ("enter", "a", 1), ("lost", "b", 1), ("lost", "a", 2), ("lost", "c", 3),
+    ]  # fmt: skip
+    story.until(5)
+    assert story.fence(id="f3") == [("enter", "b", 0)]  # the last word of a is over
+
+
+def test_an_equal_fence_changes_nothing_and_another_begins_anew():
+    story = Story()
+    story.fence()
+    assert story.at(0, 5) == [("enter", 1, 0)]
+    assert story.fence() == []
+    assert story.fence(margin_m=1) == [("enter", 1, 0)]
+
+
+def test_retraction_and_expiry_change_no_state():
+    story = Story()
+    story.fence()
+    story.at(0, 5, expires=5 * S)
+    story.until(10)
+    assert story.at(11, 50) == [("exit", 1, 11)]
+    story.at(12, 5)
+    story.broker.retract(f"e{story.count}")
+    assert story.fence(id="f2") == []  # nobody knows where it is
+    assert story.at(13, 50) == [("exit", 1, 13)]
+
+
+def test_lost_without_a_word_bounds_what_is_kept():
+    story = Story()
+    story.fence(lost=10)
+    for number in range(200):
+        story.at(number, 5, who=number)
+    assert story.broker._fences._watch.objects <= 11
+    assert story.broker._fences._watch.pairs <= 11
+    assert story.until(1000) == []
+    assert story.broker._fences._watch.objects == 0
+
+
+def test_a_roaming_fence_makes_no_safe_region():
+    broker = Broker("planar")
+    broker.subscribe(fence(subscriber="lead", region=Around(5)))
+    broker.publish(Event("e1", {"truck": 1}, (), Point(0, 0)))
+    reply = broker.move("lead", Point(3, 0))
+    assert [(told.transition, told.at) for told in reply] == [("enter", 0)]
+    assert not reply.safe_regions
+    assert reply.location_requests == ()
+    assert [told.transition for told in broker.move("lead", Point(30, 0))] == ["exit"]
+
+
+def test_composite_events_are_positions_too():
+    broker = Broker("planar")
+    broker.detect(Composite("c", "ops", "ARITH: truck > 0"))
+    broker.subscribe(fence(object="composite"))
+    told = broker.publish(Event("e1", {"truck": 7}, (), Point(5, 5)))
+    assert [(each.subscription_id, each.transition, each.object) for each in told] == [
+        ("c", None, None), ("f1", "enter", "c"),
+    ]  # fmt: skip
+
+
+# --- the operator ---------------------------------------------------------------------------------
+
+
+def test_a_pair_takes_no_more_than_64_bytes():
+    watch = Watch("planar")
+    for number in range(40):
+        watch.add(fence(f"f{number}", on={"dwell"}, dwell=1e6), lambda _: ())
+    positions = [Position(Event(f"e{i}", {"truck": i}, (), Point(5, 5)), i, i) for i in range(500)]
+    watch.take(positions)
+    assert watch.pairs == 20_000
+    used = watch._arrays.tables
+    row = used.pairs.itemsize * 8 + used.entered.itemsize + 2 * used.heap.itemsize
+    assert row + used.buckets.nbytes / watch.pairs <= 64
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(-2, 12), st.sampled_from((1, 2, "a"))),
+        max_size=40,
+    )
+)
+def test_what_is_dumped_goes_on_in_another(steps: list[tuple[int, int, object]]):
+    fences = [
+        fence("f1", on=TRANSITIONS, dwell=2, lost=5, margin_m=1),
+        fence("f2", region=Circle(0, 5, 3), on={"enter", "exit", "cross"}, margin_m=2),
+    ]
+    one, other = Watch("planar"), Watch("planar")
+    for each in fences:
+        one.add(each, lambda _: ())
+    now = 0
+    for number, (later, x, who) in enumerate(steps):
+        now += later * S
+        event = Event(f"e{number}", {"truck": who}, (), Point(x, 5))
+        other = Watch("planar")
+        other.load(one.dump())
+        told = one.take([Position(event, now, now)])
+        assert other.take([Position(event, now, now)]) == told
+        assert set(other.dump().objects) == set(one.dump().objects) or _sorted(other) == _sorted(
+            one
+        )
+    assert other.advance(now + 100 * S) == one.advance(now + 100 * S)
+
+
+def _sorted(watch: Watch) -> list:
+    return sorted((str(o.object), o.at, sorted(map(repr, o.visits))) for o in watch.dump().objects)
+
+
+def test_codes_are_those_of_the_transitions():
+    bits = [getattr(tables, name) for name in
+            ("ENTER", "EXIT", "CROSS", "DWELLS", "IS_LOST", "INSIDE", "OUTSIDE")]  # fmt: skip
+    assert [1 << number for number in range(len(TRANSITIONS))] == bits
+    assert len(TRANSITIONS) == tables.FORGOTTEN
+
+
+def test_polygons_with_holes_let_objects_out_into_the_hole():
+    hole = [(4, 4), (6, 4), (6, 6), (4, 6)]
+    ring = Polygon([(0, 0), (10, 0), (10, 10), (0, 10)], [hole])
+    story = Story()
+    story.fence(region=ring)
+    assert story.at(0, 1, 1) == [("enter", 1, 0)]
+    assert story.at(1, 5, 5) == [("exit", 1, 1)]
+    assert story.at(2, 4, 5) == [("enter", 1, 2)]
