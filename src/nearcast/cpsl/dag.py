@@ -30,6 +30,7 @@ from nearcast.cpsl.timers import Timers
 
 __all__ = ["Graph", "Registration", "Scope"]
 
+_COUNT = (1 << 40) - 1  # the part of a node's order that does not tell its height
 _FEW = 4  # location tests that are held against an event one after another
 
 
@@ -119,13 +120,15 @@ class Graph:
         for registration in node.roots:
             if not barred or registration.composite.id not in barred:
                 self.found.append((registration, instance))
-        for parent, port in node.parents:
+        parents = node.parents
+        for at in range(0, len(parents), 2):
+            parent, port = parents[at], parents[at + 1]
             if barred and parent.owner in barred and port != parent.blocking:
                 continue
             name = parent.names[port]
             given = instance if name is None else instance.bound(name)
             self._pushed += 1
-            heappush(self._arrivals, (parent.rank, port, self._pushed, parent, given))
+            heappush(self._arrivals, (parent.order, port, self._pushed, parent, given))
 
     def enter(self, primitive: Primitive, instance: Instance, passed: Sequence[int] | None) -> None:
         """A plain event that satisfies a primitive, up the graph.
@@ -237,11 +240,10 @@ class Graph:
     ) -> object:
         if plan.kind == "primitive":
             return plan.params[0]
-        params = self._interned(plan.params) if plan.kind == "joint" else plan.params
-        below = (node.order for node in inputs)
+        below = [node.order for node in inputs]
         if plan.kind in _PASSING:
-            return plan.kind, params, names, *below
-        return plan.kind, params, names, mode, self._interned(scope), *below
+            return self._interned((plan.kind, names)), plan.params, *below
+        return self._interned((plan.kind, plan.params, names, mode, scope)), *below
 
     def _interned(self, value: Any) -> Any:
         """An equal value that is kept already: thousands of composites differ in little."""
@@ -258,8 +260,7 @@ class Graph:
         since: Micros | None,
     ) -> None:
         self._orders += 1
-        node.order, node.key, node.inputs = self._orders, key, inputs
-        node.rank = node.height << 40 | node.order
+        node.order, node.key, node.inputs = node.height << 40 | self._orders, key, inputs
         self._by_key[key] = node
         if isinstance(node, Primitive):
             self.dispatch.add(node)
@@ -267,7 +268,7 @@ class Graph:
             self._place(node, inputs[0])
         else:
             for port, below in enumerate(inputs):
-                below.parents = (*below.parents, (node, port))
+                below.parents = (*below.parents, node, port)
         if isinstance(node, NotFixed | Period):
             if since is not None or self.started:
                 node.begin(self.now if since is None else since, self)
@@ -284,14 +285,15 @@ class Graph:
                 return
         primitive.places = ()
         for one in waiting:
-            self._located[one.order] = one
-            self.locations.add(one.order, primitive.order, (one.kind, one.params))
+            self._located[one.order & _COUNT] = one
+            self.locations.add(one.order & _COUNT, primitive.order, (one.kind, one.params))
 
     def _displace(self, node: Filter, primitive: Primitive) -> None:
-        if self._located.pop(node.order, None) is None:
+        number = node.order & _COUNT
+        if self._located.pop(number, None) is None:
             primitive.places = tuple(other for other in primitive.places if other is not node)
         else:
-            self.locations.remove(node.order, primitive.order)
+            self.locations.remove(number, primitive.order)
 
     def _make(self, plan: Plan, mode: str, names: tuple[str | None, ...]) -> Node:
         height, tie, params = plan.height, plan.tie, plan.params
@@ -346,7 +348,9 @@ class Graph:
             if isinstance(node, Filter) and isinstance(below, Primitive) and node.kind in SPATIAL:
                 self._displace(node, below)
             else:
-                below.parents = tuple(entry for entry in below.parents if entry[0] is not node)
+                above = iter(below.parents)
+                kept = [e for e in zip(above, above, strict=False) if e[0] is not node]
+                below.parents = tuple(each for entry in kept for each in entry)
             self.release(below)
         if node.stateful:
             self._waiting_start = [other for other in self._waiting_start if other is not node]

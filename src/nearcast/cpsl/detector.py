@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from operator import le
 from typing import TypeAlias
 
 import numpy as np
@@ -205,13 +206,15 @@ class Detector:
         """When events start and end; nothing is taken if one is bad."""
         starts, ends = [], []
         space, longest = self.space, self.longest
+        anywhere = Point if space == "planar" else None  # what needs no look
         now = max(self._newest, self._closed)
         for row, event in enumerate(events):
             try:
                 if not isinstance(event, Event):
                     raise ValidationError("event", event, "give an Event")
-                if event.location is not None:
-                    check_space(event.location, space, "location")
+                location = event.location
+                if location is not None and type(location) is not anywhere:
+                    check_space(location, space, "location")
                 start, end = event.start, event.end
                 if end is None:
                     end = now if start is None else start
@@ -230,6 +233,13 @@ class Detector:
 
     def _accept(self, events: list[Event], starts: list[Micros], ends: list[Micros]) -> list[Timed]:
         """Hold events back, or let them and what waited for them go; late ones are dropped."""
+        if len(events) > 1 and self._is_plain(events, ends):
+            count = self._received
+            self._received += len(events)
+            self._newest = ends[-1]
+            return list(
+                zip(ends, range(count + 1, self._received + 1), starts, events, strict=True)
+            )
         ready: list[Timed] = []
         held = self._held
         oldest = self._newest - self.lateness
@@ -252,6 +262,20 @@ class Detector:
             while held and held[0][0] < oldest:
                 ready.append(heappop(held))
         return ready
+
+    def _is_plain(self, events: list[Event], ends: list[Micros]) -> bool:
+        """Whether many events come in order and each for the first time; then they have."""
+        if self.lateness or ends[0] <= self._closed or ends[0] < self._newest:
+            return False
+        if not all(map(le, ends, ends[1:])):
+            return False
+        if not self.unique:
+            keys = dict.fromkeys(zip(ends, [event.id for event in events], strict=True))
+            if len(keys) < len(ends) or not keys.keys().isdisjoint(self._seen):
+                return False
+            last = [key for key in (*self._seen, *keys) if key[0] == ends[-1]]
+            self._seen = dict.fromkeys(last[-self._graph.max_pending :])
+        return True
 
     def _is_duplicate(self, end: Micros, id: str) -> bool:
         """Whether an event has come before; from now on it has."""

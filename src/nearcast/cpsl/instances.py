@@ -302,7 +302,7 @@ class Detection(CompositeEvent):
         _put_made(self, (composite_id, number, instance))
 
     @property
-    def composite_id(self) -> str:
+    def composite_id(self) -> str:  # type: ignore[override]
         """The composite it comes from."""
         return self._made[0]
 
@@ -312,7 +312,7 @@ class Detection(CompositeEvent):
         return f"{self._made[0]}#{self._made[1]}"
 
     @property
-    def parts(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[str, ...]:  # type: ignore[override]
         """The ids of its plain events in time order."""
         return tuple([event.id for event in self._made[2].events()])
 
@@ -353,7 +353,7 @@ class Detection(CompositeEvent):
         """Never."""
 
 
-_put_made = Detection._made.__set__  # type: ignore[attr-defined]
+_put_made: Any = vars(Detection)["_made"].__set__
 
 
 def location_of(instance: Instance) -> Location | None:

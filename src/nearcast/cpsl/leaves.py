@@ -57,6 +57,9 @@ class Form:
 
     def checks(self, constants: tuple[Constant, ...], but: int) -> tuple[Check, ...]:
         """The tests of a direct form against constants, without one that is known to hold."""
+        return _checks(self, constants[:but], but, constants[but + 1 :])
+
+    def _checks(self, constants: tuple[Constant, ...], but: int) -> tuple[Check, ...]:
         found, at = [], 0
         for test in self.tests:
             count = _blanks(test)
@@ -99,6 +102,14 @@ def leaf_of(primitive: ast.Primitive) -> Leaf:
 @lru_cache(maxsize=4096)
 def _form(blank: ast.Primitive) -> Form:
     return Form(blank)
+
+
+@lru_cache(maxsize=4096)
+def _checks(
+    form: Form, before: tuple[Constant, ...], but: int, after: tuple[Constant, ...]
+) -> tuple[Check, ...]:
+    """Thousands differ in the constant that finds them, and are the same otherwise."""
+    return form._checks((*before, 0.0, *after), but)
 
 
 # --- blanks --------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.operators.node import Node
-from nearcast.cpsl.operators.passing import Primitive
+from nearcast.cpsl.operators.passing import Filter, Primitive
 from nearcast.errors import ValidationError
 
 if TYPE_CHECKING:
+    from nearcast.cpsl.dag import Registration
     from nearcast.cpsl.detector import Detector
 
 __all__ = ["check", "memory", "restore", "save"]
@@ -123,7 +124,7 @@ def memory(detector: Detector) -> dict[str, int]:
     graph = detector._graph
     graph.learn()
     nodes = sum(_node_bytes(node) for node in graph.nodes)
-    nodes += sum(sys.getsizeof(r) for r in detector._registrations.values())
+    nodes += sum(_registered_bytes(r) for r in detector._registrations.values())
     nodes += sys.getsizeof(detector._registrations) + sys.getsizeof(graph._by_key)
     instances: dict[int, int] = {}
     for node in graph.nodes:
@@ -143,12 +144,24 @@ def memory(detector: Detector) -> dict[str, int]:
     return parts
 
 
+def _registered_bytes(registration: Registration) -> int:
+    """A composite and its text; a syntax tree, where one is kept, takes some thirty times that."""
+    composite = registration.composite
+    texts = sys.getsizeof(composite.text) + sys.getsizeof(composite.id)
+    tree = 0 if composite._pattern is None else 30 * len(composite.text)
+    return sys.getsizeof(registration) + sys.getsizeof(composite) + texts + tree
+
+
 def _node_bytes(node: Node) -> int:
-    total = sys.getsizeof(node) + sys.getsizeof(node.parents) + sys.getsizeof(node.names)
-    total += sys.getsizeof(node.inputs) + sys.getsizeof(node.roots)
-    total += 72 * len(node.parents)  # a pair for each of those above
-    if not isinstance(node, Primitive):
-        total += sys.getsizeof(node.key)
+    total = sys.getsizeof(node) + sys.getsizeof(node.order) + sys.getsizeof(node.key)
+    for each in (node.parents, node.inputs, node.roots):
+        if each:
+            total += sys.getsizeof(each)
+    if isinstance(node, Primitive):
+        total += sys.getsizeof(node.leaf.constants) + 24 * len(node.leaf.constants)
+        total += sys.getsizeof(node.places) if node.places else 0
+    elif isinstance(node, Filter):
+        total += sys.getsizeof(node.params) + sum(map(sys.getsizeof, node.params))
     return total
 
 
@@ -176,7 +189,8 @@ def check(detector: Detector) -> None:
     for node in reachable:
         for port, below in enumerate(node.inputs):
             uses[below] = uses.get(below, 0) + 1
-            assert (node, port) in below.parents or below.height == 0
+            above = list(zip(below.parents[::2], below.parents[1::2], strict=True))
+            assert (node, port) in above or below.height == 0
     for node in reachable:
         assert node.uses == uses[node], "uses are miscounted"
         assert graph._by_key[node.key] is node

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator
+from sys import intern
 from typing import Any, TypeAlias
 
 from lark import Token, Tree
@@ -69,7 +70,7 @@ class Template:
             if isinstance(blank, str):
                 if literal[0] != '"':
                     return None
-                found[at] = literal[1:-1]
+                found[at] = intern(literal[1:-1])
             elif literal[0] == '"':
                 return None
             else:

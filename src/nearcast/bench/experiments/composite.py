@@ -26,6 +26,7 @@ from nearcast.cpsl.glr import SafeRectangles
 from nearcast.cpsl.location_index import LocationIndex, RegionTest
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.datasets.grus import GRUS, CompositeWorkload
+from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Point
 
 __all__ = ["EXPERIMENT"]
@@ -34,15 +35,21 @@ DETECT = "logistics: detect"
 FIND = "find location subscriptions"
 STREAM = "detect location subscriptions"
 SAFE = "keep safe rectangles"
+REGISTER = "register composites"
+CHANGE = "a region that comes among many"
+EXTENT = "an event with an extent among many regions"
 
 _COMPOSITES, _SUBSCRIPTIONS = 15_000, 10_000  # sizes from which targets count
 _CLIENTS = 4
 _PER_CELL = 1.25  # regions a cell of the safe rectangles' map
 _CHUNK = 500
+_FEW = 200  # regions that come, and events with an extent
+_HALF = 5.03  # of an event's side: no border of it meets that of a region
 
 
 def _trials(plan: Plan) -> Iterator[Trial]:
     yield _logistics(plan)
+    yield _registering(plan)
     for name in plan.texts("scenarios"):
         source = GRUS[name](plan.number("subscriptions"), plan.number("positions"), plan.seed)
         yield from _Places(source).trials()
@@ -80,6 +87,16 @@ def _logistics(plan: Plan) -> Trial:
         "event",
         at_most=3,
     )
+
+
+def _registering(plan: Plan) -> Trial:
+    """From texts to a detector that waits."""
+    source = GRUS["logistics"](plan.number("composites"), plan.number("events"), plan.seed)
+    task = Task(lambda: _filled(_composites(source)), answer=len)
+    point: dict[str, Scalar] = {"composites": len(source.texts)}
+    work = len(source.texts)
+    contenders = (Contender("from text", lambda: task),)
+    return Trial(REGISTER, contenders, lambda: work, point, work, "composite", at_most=3)
 
 
 def _answer(found: Sequence[Any]) -> object:
@@ -159,6 +176,11 @@ class _Places:
         yield Trial(FIND, contenders, lambda: self.truth, point, work, "event", at_most=3)
         stream = (Contender("detector", self._stream),)
         yield Trial(STREAM, stream, lambda: self.truth, point, work, "event", at_most=3)
+        few = min(_FEW, work)
+        change = (Contender("detector", partial(self._change, few)),)
+        yield Trial(CHANGE, change, lambda: few, point, few, "region", at_most=3)
+        extent = (Contender("detector", partial(self._extents, few)),)
+        yield Trial(EXTENT, extent, lambda: self._boxed(few), point, few, "event", at_most=3)
         safe = (Contender("publishers", self._safe),)
         yield Trial(SAFE, safe, lambda: True, point, work, "event", at_most=3)
 
@@ -237,6 +259,58 @@ class _Places:
             memory=memory,
         )
 
+    def _change(self, few: int) -> Task:
+        """New regions, one at a time, each known when the next comes."""
+        detector = _filled(self.composites)
+        texts = GRUS[self.source.name](few, few, 1000).texts
+        known: list[str] = []
+
+        def before() -> None:
+            while known:
+                detector.remove(known.pop())
+
+        def run() -> int:
+            for number, text in enumerate(texts):
+                known.append(f"new {number}")
+                detector.add(Composite(id=known[-1], text=text))
+                detector.feed(())
+            return len(detector) - len(self.composites)
+
+        return Task(run, before=before)
+
+    def _extents(self, few: int) -> Task:
+        detector = [_filled(self.composites)]
+        events = [self._box(number) for number in range(few)]
+
+        def before() -> None:
+            detector[0] = _filled(self.composites)
+
+        def answer(found: Any) -> object:
+            rows = np.array([int(one.parts[0][1:]) for one in found])
+            return self._keys(rows, np.array([int(one.composite_id) for one in found]))
+
+        def run() -> object:
+            return [one for event in events for one in detector[0].feed(event)]
+
+        return Task(run, before=before, answer=answer)
+
+    def _box(self, number: int) -> Event:
+        event, x, y = self.source.events[number], self.xs[number], self.ys[number]
+        place = Box(x - _HALF, y - _HALF, x + _HALF, y + _HALF)
+        return Event(event.id, event.attributes, (), place, event.start, event.end)
+
+    def _boxed(self, few: int) -> bytes:
+        """What the boxes find, by the definition."""
+        dx = np.abs(self.xs[:few, None] - self.centres[:, 0])
+        dy = np.abs(self.ys[:few, None] - self.centres[:, 1])
+        if self.source.name == "taxis":  # the metres between a point and a box
+            gaps = np.maximum(dx - _HALF, 0.0), np.maximum(dy - _HALF, 0.0)
+            fits = np.hypot(*gaps) < self.source.size
+        else:
+            fits = (dx + _HALF <= self.source.size) & (dy + _HALF <= self.source.size)
+        fits &= self.given[:few, None] == self.wanted
+        return self._keys(*np.nonzero(fits))
+
     def _safe(self) -> Task:
         """Publishers of each group among the regions of that group."""
         groups = np.unique(self.given).tolist()
@@ -277,6 +351,10 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
         if operation == DETECT:
             claims += _logistics_claims(m, contender)
             continue
+        if operation == REGISTER:
+            goal = 5_000 if int(m.parameters["composites"]) >= _COMPOSITES else None
+            claims.append(Claim("register", m.rate, "composites/s", goal))
+            continue
         large = int(m.parameters["subscriptions"]) >= _SUBSCRIPTIONS
         if operation == FIND and contender == "index":
             plain = by_name[(FIND, "plain loop", scenario)]
@@ -291,6 +369,10 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
             claims.append(
                 Claim(f"memory after / before, {scenario}", grown, "times", flat, "at most")
             )
+        elif operation in (CHANGE, EXTENT):
+            most = 1.0 if large else None
+            name = f"{operation}, {scenario}"
+            claims.append(Claim(name, 1000 / m.rate, "ms", most, "at most"))
         elif operation == SAFE:
             share = m.memory["kept per mille"] / 10
             name = f"kept by publishers, {scenario}"
@@ -301,14 +383,14 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
 def _logistics_claims(m: Measurement, contender: str) -> list[Claim]:
     composites = int(m.parameters["composites"])
     large = composites >= _COMPOSITES
-    target = {"batch": 20_000.0, "one by one": 8_000.0}.get(contender) if large else None
+    target = {"batch": 100_000.0, "one by one": 50_000.0}.get(contender) if large else None
     claims = [
         Claim(f"detect, {contender}", m.rate, "events/s", target),
         Claim(f"messages, {contender}", m.memory["messages"], "messages"),
     ]
     if contender == "batch":
         each = m.memory["idle"] / composites
-        most = 4096 if large else None
+        most = 3072 if large else None
         claims.append(Claim("an idle composite", each, "bytes", most, "at most"))
     return claims
 

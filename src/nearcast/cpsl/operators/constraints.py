@@ -134,7 +134,7 @@ def _relation(kind: str, params: tuple[Any, ...], relations: Relations) -> Calla
         return lambda a, b: relations.meet(a.shape, b.shape)
     if kind == "same":
         return lambda a, b: relations.same(a.shape, b.shape)
-    return _apart(*params, relations)
+    return _apart(params[0], params[1], relations)
 
 
 def _apart(op: str, metres: float, relations: Relations) -> Callable[..., bool]:

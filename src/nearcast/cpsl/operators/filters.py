@@ -52,7 +52,8 @@ def decided(kind: str, params: tuple[Any, ...], relations: Relations) -> Decided
         corner = {(left, low), (right, low), (right, high), (left, high)}
         whole = True if len(corner) == 4 and set(zip(xs, ys, strict=True)) == corner else None
         return lambda x, y: whole if left <= x <= right and low <= y <= high else False
-    _, op, metres = params
+    op: str = params[1]
+    metres: float = params[2]
     slack = relations.tolerance if op == "=" else 0.0
     # With room for rounding: what is nearer than the one, or farther than the other, is so.
     rounding = 1e-9 + 1e-12 * max(abs(left), abs(right), abs(low), abs(high))

@@ -38,8 +38,8 @@ class Node:
     """A node: who feeds it, who listens to it, and the composites that end here."""
 
     __slots__ = (
-        "gate", "height", "inputs", "key", "names", "order", "owner", "parents", "rank", "roots",
-        "tie", "uses",
+        "gate", "height", "inputs", "key", "names", "order", "owner", "parents", "roots", "tie",
+        "uses",
     )  # fmt: skip
 
     #: Whether the node waits for anything: then only composites registered together share it.
@@ -53,12 +53,11 @@ class Node:
         self.names = names
         self.height = height
         self.tie = tie
-        self.order = 0
-        self.rank = 0  # by height, then by order
+        self.order = 0  # unique, and greater than that of every node of less height
         self.uses = 0
         self.key: object = None
         self.inputs: tuple[Node, ...] = ()
-        self.parents: tuple[tuple[Node, int], ...] = ()
+        self.parents: tuple[Any, ...] = ()  # node, port, node, port, …: a pair less to keep
         self.roots: tuple[Any, ...] = ()
         self.owner: str | None = None  # nothing that is made of this composite may come here
         self.gate: Callable[[Sequence[Instance]], bool] | None = None  # may these be detected?
