@@ -225,7 +225,8 @@ class TestDoctor:
         if jit.compiled():
             found = re.search(r"^ok +kernels +(\d+) of (\d+) compiled", text, re.MULTILINE)
             assert found
-            assert int(found[1]) > 0.9 * int(found[2])
+            # Inlined ones count on both sides; those of patterns and movers are no index's.
+            assert 0.85 * int(found[2]) < int(found[1]) <= int(found[2])
 
     def test_warm_reports_an_index_that_fails(self, monkeypatch: pytest.MonkeyPatch):
         def fails(name: str, **_: bool) -> None:

@@ -37,7 +37,8 @@ def demo(
     near them; messages saved and notifications missed (none) are counted. Two patterns in
     space and time are detected in what taxis report. Their traces are cleaned, clustered,
     profiled, and matched in bulk; one match and one non-match are explained, and a report
-    with maps is written. About two minutes; finished stages of the same seed are not redone.
+    with maps is written. About a minute, and longer the first time, when kernels are compiled
+    behind it; finished stages of the same seed are not redone.
 
     Examples:
 
