@@ -19,6 +19,8 @@
     ├── SavedError           a saved matcher that cannot be written or read
     └── MissingExtraError    an optional dependency that is not installed
 
+    CompilerWarning          the compiler or its cache is in trouble; answers are not
+
 Each carries its data as attributes and says what to do about it.
 """
 
@@ -32,6 +34,7 @@ __all__ = [
     "BenchError",
     "CapabilityError",
     "CapacityError",
+    "CompilerWarning",
     "DatasetError",
     "DuplicateIdError",
     "FilterError",
@@ -244,3 +247,7 @@ class MissingExtraError(NearcastError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{package} is not installed; run: pip install 'nearcast[{extra}]'")
+
+
+class CompilerWarning(UserWarning):
+    """The compiler or its cache is in trouble. Answers are right all the same, only slower."""
