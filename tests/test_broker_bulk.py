@@ -277,3 +277,41 @@ def test_a_composite_event_leaves_the_ids_of_a_batch_alone():
     told = broker.publish_many([Event("x", {"a": 1}, end=S), Event("c#1", {"a": 2}, end=2 * S)])
     assert [(n.event.id) for n in told] == ["c#2"]
     assert {"x", "c#1", "c#2"} == set(broker._live.ids())
+
+
+def test_each_event_of_a_batch_has_its_own_moment():
+    broker = Broker()
+    broker.subscribe_many(
+        [Subscription("s", "ann", expires=5 * S), Subscription("t", "bob", expires=3 * S)]
+    )
+    given = [Event(f"e{i}", end=i * S, expires=(i + 1) * S) for i in range(8)]
+    told = broker.publish_many(given)
+    assert [(n.subscription_id, n.at // S) for n in told] == [
+        ("s", 0), ("t", 0), ("s", 1), ("t", 1), ("s", 2), ("t", 2), ("s", 3), ("s", 4),
+    ]  # fmt: skip
+    assert broker.event_count == 1
+    assert len(broker) == 0
+
+
+def test_an_id_is_free_once_its_event_is_over():
+    broker = Broker()
+    broker.publish(Event("e", {"a": 1}, end=0, expires=S))
+    broker.advance(2 * S)
+    broker.publish(Event("e", {"a": 2}, end=3 * S))
+    for i in range(600):  # more than are kept of those that are over
+        broker.publish(Event(f"e{i}", {"a": 0}, end=(4 + i) * S, expires=(5 + i) * S))
+    told = broker.subscribe(Subscription("s", "ann", "a > 0"))
+    assert [each.event.attributes["a"] for each in told] == [2]
+    broker.check_invariants()
+
+
+def test_who_takes_a_place_is_told_by_its_own_name():
+    broker = Broker()
+    for name in ("ann", "bob", "cyd"):
+        broker.subscribe(Subscription(name, name))
+        assert [told.subscriber for told in broker.publish(Event(f"for {name}"))] == [name]
+        broker.unsubscribe(name)
+    broker.subscribe(Subscription("s", "ann", "a = 1"))
+    broker.publish(Event("e1", {"a": 1}))
+    broker.subscribe(Subscription("s", "bob", "a = 1"))
+    assert [told.subscriber for told in broker.publish(Event("e2", {"a": 1}))] == ["bob"]
