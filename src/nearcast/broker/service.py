@@ -38,7 +38,7 @@ from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
-from nearcast.model.geometry import Around, Box, Location, Point, Space, check_space
+from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Service"]
@@ -60,9 +60,8 @@ class Service:
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead)
         self._matcher = Matcher(index=index, space=space)
-        self._places: dict[str, Location] = {}
         self._tracker = Tracker(
-            MatcherSearch(self._matcher, self._places), space=space, safe_region=safe_region,
+            MatcherSearch(self._matcher), space=space, safe_region=safe_region,
             extent=extent,
         )  # fmt: skip
         life = None if composite_life is None else span(composite_life, "composite_life")
@@ -140,10 +139,8 @@ class Service:
 
     def _replace(self, subscription: Subscription) -> None:
         old = self._subscriptions.get(subscription.id)
-        if old is None:
-            self._matcher.add_subscriptions([_anywhere(subscription)])
-        else:
-            self._matcher.update_subscription(_anywhere(subscription))
+        self._stand(subscription)
+        if old is not None:
             self._leave(old.id)
             if old.subscriber != subscription.subscriber:
                 self._delivery.forget_subscription(old.id)
@@ -151,6 +148,17 @@ class Service:
         self._subscriptions[subscription.id] = subscription
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._note(Subscribed(subscription))
+
+    def _stand(self, subscription: Subscription) -> None:
+        """Let the matcher hold a subscription; those that follow somebody are the tracker's."""
+        if isinstance(subscription.region, Around):
+            self._tracker.check(subscription)
+            if subscription.id in self._matcher:
+                self._matcher.remove_subscription(subscription.id)
+        elif subscription.id in self._matcher:
+            self._matcher.update_subscription(subscription)
+        else:
+            self._matcher.add_subscriptions([subscription])
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -192,7 +200,8 @@ class Service:
 
     def _drop_subscription(self, id: str) -> None:
         del self._subscriptions[id]
-        self._matcher.remove_subscription(id)
+        if id in self._matcher:
+            self._matcher.remove_subscription(id)
         self._leave(id)
         self._delivery.forget_subscription(id)
         self._timeline.forget("subscription", id)
@@ -252,18 +261,11 @@ class Service:
         self._matcher.add_events([event])
         self._arrived += 1
         self._events[event.id] = self._arrived, event
-        if event.location is not None:
-            self._places[event.id] = event.location
         self._timeline.ends(event.expires, "event", event.id)
         self._note(Published(event))
-        followers = []
         for id in self._matcher.match_event(event, now=self._moment):
-            subscription = self._subscriptions[id]
-            if isinstance(subscription.region, Around):
-                followers.append(id)
-            else:
-                self._tell(subscription, event)
-        self._heed(self._tracker.published(event, followers, self._moment))
+            self._tell(self._subscriptions[id], event)
+        self._heed(self._tracker.published(event, self._moment))
 
     def retract(self, event_id: str) -> Reply:
         """Take a live event back; raises UnknownIdError.
@@ -289,7 +291,6 @@ class Service:
 
     def _drop_event(self, id: str) -> None:
         del self._events[id]
-        self._places.pop(id, None)
         self._matcher.remove_event(id)
         self._tracker.expired(id, self._moment)
         self._delivery.forget_event(id)
@@ -441,13 +442,11 @@ class Service:
         for event in state.events.values():
             self._arrived += 1
             self._events[event.id] = self._arrived, event
-            if event.location is not None:
-                self._places[event.id] = event.location
             self._timeline.ends(event.expires, "event", event.id)
         self._past = Past(state.expired)
         self._delivery.restore(state.told)
         for subscription in state.subscriptions.values():
-            self._matcher.add_subscriptions([_anywhere(subscription)])
+            self._stand(subscription)
             self._subscriptions[subscription.id] = subscription
             self._timeline.ends(subscription.expires, "subscription", subscription.id)
         for composite in state.composites.values():
@@ -463,9 +462,8 @@ class Service:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
         self._matcher.check_invariants()
         self._delivery.check_invariants()
-        assert len(self._matcher) == len(self._subscriptions)
+        assert len(self._matcher) + len(self._following) == len(self._subscriptions)
         assert self._matcher.event_count == len(self._events)
-        assert self._places.keys() <= self._events.keys()
         assert all(self._visible(s.expires) for s in self._subscriptions.values())
         assert all(self._visible(event.expires) for _, event in self._events.values())
 
@@ -482,15 +480,6 @@ class _Draft:
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
-
-
-def _anywhere(subscription: Subscription) -> Subscription:
-    """What the matcher is told: the subscription, without a region that moves."""
-    if not isinstance(subscription.region, Around):
-        return subscription
-    s = subscription
-    where = None if s.where is None else s.filter
-    return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)
 
 
 def _check_type(field: str, value: object, kind: type[Any]) -> None:
