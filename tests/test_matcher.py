@@ -1236,3 +1236,39 @@ def test_places_across_the_antimeridian_and_large_ones(where, location, wanted) 
         assert matcher.explain("s", event).matched is wanted
         matcher.add_events([event])
         assert matcher.match_subscription(subscription) == ["e"] * wanted
+
+
+@pytest.mark.parametrize("space", ["planar", "globe"])
+@pytest.mark.parametrize("index", ["pivot", "scan"])
+def test_spots_are_those_of_the_events_that_match(space: Space, index: str):
+    """Points and halls with their places, events without one left out; ids when asked for."""
+    rng = np.random.default_rng(5)
+    matcher = Matcher(index=index, space=space)
+    places: dict[str, Any] = {}
+    unit = 1.0 if space == "planar" else 1e-5
+    for i in range(300):
+        x, y = (rng.uniform(-1, 1, 2) * 1000 * unit).tolist()
+        x = x + 180.0 if x < 0 and space == "globe" and i % 2 else x
+        location: Any = Point(x, y)
+        if i % 10 == 0:
+            location = Box(x, y, min(x + 50 * unit, 180.0), y + 50 * unit)
+        elif i % 10 == 1:
+            location = None
+        places[f"e{i}"] = location
+        few = {} if i % 10 == 2 else {"kind": float(i % 3)}
+        matcher.add_events([Event(id=f"e{i}", attributes=few, location=location)])
+        if i == 150:
+            extended_later = matcher.match_spots(Subscription(id="s", region=Circle(0, 0, 500)))
+            assert extended_later.extended
+    for where in (None, "kind < 2", "kind = 1 OR kind = 2"):
+        for region in (None, Circle(0, 0, 700), Circle(180 if space == "globe" else 3, 0, 800)):
+            wanted = Subscription(id="s", where=where, region=region)
+            spots = matcher.match_spots(wanted)
+            ids = matcher.event_ids(spots.numbers)
+            found = [id for id in matcher.match_subscription(wanted) if places[id] is not None]
+            assert sorted(ids) == found
+            for at, id in enumerate(ids):
+                if isinstance(places[id], Point):
+                    assert (spots.x[at], spots.y[at]) == (places[id].x, places[id].y)
+                else:
+                    assert spots.extended[at] == places[id]

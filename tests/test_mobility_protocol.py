@@ -25,7 +25,7 @@ class Line:
     def __init__(self, method: str = "disc", patience_s: float = 5.0) -> None:
         self.matcher = Matcher(index="scan", space="planar")
         self.places: dict[str, Point] = {}
-        search = MatcherSearch(self.matcher, self.places)
+        search = MatcherSearch(self.matcher)
         self.tracker = Tracker(search, space="planar", safe_region=method, patience_s=patience_s)
         self.phone = Mover("ann")
         self.place = Point(0, 0)
@@ -57,7 +57,7 @@ class Line:
         assert isinstance(event.location, Point)
         self.matcher.add_events([event])
         self.places[event.id] = event.location
-        for message in self.tracker.published(event, ["s1"], self.now):
+        for message in self.tracker.published(event, self.now):
             self.post("down", message)
 
     def retract(self, id: str) -> None:

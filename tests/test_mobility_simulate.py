@@ -98,6 +98,30 @@ class TestStatistics:
         assert inside * unit == pytest.approx(1.0, rel=0.35)
         assert outside < inside / 10
 
+    @pytest.mark.parametrize("space", ["planar", "globe"])
+    def test_one_arrival_counts_where_many_do(self, space):
+        """Far away too, where the numbers of cells are beyond any table."""
+        many, one = (Density(space, 0.5 if space == "planar" else 60_000.0) for _ in range(2))
+        rng = np.random.default_rng(3)
+        scale = 10.0 ** rng.uniform(0, 2 if space == "globe" else 15, 300)
+        x, y = rng.uniform(-1, 1, (2, 300)) * (scale if space == "planar" else [[180.0], [90.0]])
+        for at_x, at_y in zip(x.tolist(), y.tolist(), strict=True):
+            many.add(np.array([at_x]), np.array([at_y]), 0)
+            one.add_one(at_x, at_y, 0)
+            assert one.share(x[:9], y[:9]).tolist() == many.share(x[:9], y[:9]).tolist()
+
+    @pytest.mark.parametrize("space", ["planar", "globe"])
+    def test_the_share_within_a_circle_is_that_of_the_events_in_it(self, space):
+        density = Density(space, 0.1 if space == "planar" else 11_000.0)
+        rng = np.random.default_rng(1)
+        density.add(4 * rng.random(50_000), 4 * rng.random(50_000), 0)
+        unit = 1.0 if space == "planar" else 111_195.0
+        for radius in (0.5, 1.0, 1.5):
+            share = density.within(2.0, 2.0, radius * unit)
+            assert share == pytest.approx(np.pi * radius**2 / 16, rel=0.2)
+        assert density.within(2.0, 2.0, 1e9 * unit) <= 1.0
+        assert density.within(2.0, 2.0, -1.0) == 0.0
+
     def test_old_places_are_forgotten(self):
         density = Density("planar", 1.0, tau_s=10.0)
         for step in range(1000):

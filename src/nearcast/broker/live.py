@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
-from nearcast.model.geometry import Location
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["LiveEvents"]
@@ -28,8 +27,6 @@ class LiveEvents:
         self._known: dict[str, tuple[int, Event]] = {}
         self._over: set[str] = set()
         self._arrived = 0
-        self.places: dict[str, Location] = {}
-        """Where those are that have a place."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -66,8 +63,6 @@ class LiveEvents:
         self._matcher.stage_event(event)
         self._arrived += 1
         self._known[id] = self._arrived, event
-        if event.location is not None:
-            self.places[id] = event.location
 
     def expire(self, id: str) -> Event:
         """An event has expired, as the matcher knows from the time it is asked at."""
@@ -84,7 +79,6 @@ class LiveEvents:
 
     def _drop(self, id: str) -> Event:
         _, event = self._known.pop(id)
-        self.places.pop(id, None)
         return event
 
     def _forget(self) -> None:
@@ -103,7 +97,6 @@ class LiveEvents:
         self._forget()
         self._matcher.check_invariants()
         assert self._matcher.event_count == len(self._known)
-        assert self.places.keys() <= self._known.keys()
         assert self.numbers() == sorted(self.numbers())
 
 

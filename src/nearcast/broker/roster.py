@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from nearcast.clock import Micros
+from nearcast.errors import BatchError
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around
@@ -17,7 +18,7 @@ _id = attrgetter("id")
 
 
 class Roster:
-    """Who wants what. A subscription that follows somebody is matched without its region.
+    """Who wants what. Whoever follows somebody is only known here: the tracker matches those.
 
     What the matcher finds are slots; who is in each is remembered from the first time on, for
     finding somebody by an id takes as long as to match.
@@ -47,26 +48,38 @@ class Roster:
 
     def check(self, subscription: Subscription) -> None:
         """Raise what `put` would raise; changes nothing."""
-        self._matcher.check_subscription(_anywhere(subscription))
+        if not follows(subscription):
+            self._matcher.check_subscription(subscription)
 
     def put(self, subscription: Subscription) -> None:
         """Enter a subscription, in the place of another if its id is taken."""
-        if subscription.id in self._known:
+        old = self._known.get(subscription.id)
+        stood = old is not None and not follows(old)
+        if stood:
             self._rise(subscription.id)
-            self._matcher.update_subscription(_anywhere(subscription))
+        if follows(subscription):
+            if stood:
+                self._matcher.remove_subscription(subscription.id)
+        elif stood:
+            self._matcher.update_subscription(subscription)
         else:
-            self._matcher.add_subscriptions([_anywhere(subscription)])
+            self._matcher.add_subscriptions([subscription])
         self._known[subscription.id] = subscription
 
     def put_all(self, subscriptions: Sequence[Subscription]) -> None:
         """Enter many whose ids are free, or none: BatchError names the bad one."""
-        self._matcher.add_subscriptions([*map(_anywhere, subscriptions)])
+        rows = [row for row, each in enumerate(subscriptions) if not follows(each)]
+        try:
+            self._matcher.add_subscriptions([subscriptions[row] for row in rows])
+        except BatchError as error:
+            raise BatchError(rows[error.row], error.cause) from error
         self._known.update((each.id, each) for each in subscriptions)
 
     def remove(self, id: str) -> None:
         """Forget a subscription."""
-        self._rise(id)
-        self._matcher.remove_subscription(id)
+        if not follows(self._known[id]):
+            self._rise(id)
+            self._matcher.remove_subscription(id)
         del self._known[id]
 
     def _rise(self, id: str) -> None:
@@ -108,7 +121,7 @@ class Roster:
     def check_invariants(self) -> None:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""
         self._matcher.check_invariants()
-        assert len(self._matcher) == len(self._known)
+        assert len(self._matcher) == sum(not follows(each) for each in self._known.values())
         for slot, seated in enumerate(self._seated):
             if seated is not None:
                 assert self._known.get(seated.id) is seated
@@ -118,12 +131,3 @@ class Roster:
 def follows(subscription: Subscription) -> bool:
     """Whether a subscription's region goes where its subscriber goes."""
     return isinstance(subscription.region, Around)
-
-
-def _anywhere(subscription: Subscription) -> Subscription:
-    """What the matcher is told: the subscription, without a region that moves."""
-    if not follows(subscription):
-        return subscription
-    s = subscription
-    where = None if s.where is None else s.filter
-    return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)

@@ -87,7 +87,7 @@ class Service:
         self._space: Space = space
         self._subscriptions = Roster(subscriptions)
         self._live = LiveEvents(events)
-        search = MatcherSearch(events, self._live.places)
+        search = MatcherSearch(events)
         self._tracker = parts.tracker(search, space, safe_region, extent, safe_region_options)
         life = None if composite_life is None else span(composite_life, "composite_life")
         self._patterns = Patterns(
@@ -210,6 +210,8 @@ class Service:
         if subscription.region is not None:
             check_space(subscription.region, self.space, "region")
         self._check_id(subscription)
+        if isinstance(subscription, Subscription) and follows(subscription):
+            self._tracker.check(subscription)
 
     def _check_id(self, one: Subscription | Fence | Composite) -> None:
         """Refuse an id that something of another kind has."""
@@ -425,14 +427,10 @@ class Service:
         self._live.add(event)
         self._timeline.ends(event.expires, "event", event.id)
         self._note(Published, event)
-        following = self._following
-        if following:
-            followers = [each.id for each in wanted if each.id in following]
-            wanted = [each for each in wanted if each.id not in following]
         if wanted:
             self._draft.tell_all(wanted, event, self._moment)
-        if following:
-            self._heed(self._tracker.published(event, followers, self._moment))
+        if self._following:
+            self._heed(self._tracker.published(event, self._moment))
 
     def retract(self, event_id: str) -> Reply:
         """Take a live event back; raises UnknownIdError.
@@ -671,7 +669,7 @@ class Service:
         wanted = self._subscriptions.wanting_each(events, [self._moment] * len(events))
         for event, found in zip(events, wanted, strict=True):
             number, _ = self._live.numbered(event.id)
-            implied = {each.id for each in found if not follows(each)}
+            implied = {each.id for each in found}
             for id in state.told[event.id] - implied:
                 if id in self._subscriptions:
                     told.setdefault(id, []).append(number)

@@ -75,6 +75,10 @@ _FIRST, _OWNED = np.zeros(1, np.uint32), np.zeros(1, np.int32)
 _BARE = np.full(1, NO_EXTRA, np.int32)
 _OF_ROWS = ("start", "count", "owner", "extra")
 _NO_EXTRAS = _NO_CLAUSES[7:]
+#: Words and shapes of the only extra of a table, but for the shape itself.
+_ONE_SHAPE = (
+    _FIRST, np.zeros(1, np.uint16), np.empty(0, np.int32), _FIRST, np.ones(1, np.uint16),
+)  # fmt: skip
 _OF_PREDICATES = ("attr", "low", "high")
 _OF_EXTRAS = ("word_start", "word_count", "shape_start", "shape_count")
 
@@ -89,14 +93,19 @@ class Extra(NamedTuple):
     """Predicates that only the matcher can test, opaque here."""
 
 
-def table_of_one(attr: I4, low: F8, high: F8, columns: int) -> Clauses:
+def table_of_one(
+    attr: I4, low: F8, high: F8, columns: int, circle: Sequence[float] | None = None
+) -> Clauses:
     """A table to look at, whose row 0 is a clause of nothing but intervals on so many columns.
 
-    Takes 2 µs, a store of its own 35.
+    And a circle, if one is given: x, y, radius. Takes 2 µs, a store of its own 35.
     """
     size = np.array((attr.size,), np.uint16)
     narrow: Any = attr.astype(np.uint16 if columns <= _MOST_NARROW else np.uint32)
-    return Clauses(_FIRST, size, _OWNED, _BARE, narrow, low, high, *_NO_EXTRAS)
+    if circle is None:
+        return Clauses(_FIRST, size, _OWNED, _BARE, narrow, low, high, *_NO_EXTRAS)
+    shape = np.array((CIRCLE, 3.0, *circle))
+    return Clauses(_FIRST, size, _OWNED, _OWNED, narrow, low, high, *_ONE_SHAPE, shape)
 
 
 class ClauseBatch(NamedTuple):

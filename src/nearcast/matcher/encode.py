@@ -174,10 +174,23 @@ def encode_plain(plain: Plain, schema: Schema) -> EncodedClause | None:
 
 
 def plain_query(subscription: Subscription, schema: Schema, space: Space) -> Clauses | None:
-    """A plain subscription without a circle as row 0 of a table to match with; None for others."""
+    """A plain subscription as row 0 of a table to match with; None for others.
+
+    A circle that does not fit into one box is for others, too.
+    """
     plain = plain_of(subscription, schema, space)
-    made = None if plain is None else _plain_row(plain, schema)[0]
-    return None if made is None else table_of_one(*made[:3], len(schema.columns))
+    if plain is None:
+        return None
+    numbers, (kind, *place) = plain
+    circle = None
+    if kind > BOXED:
+        circle = place[:3]
+        boxes = index_boxes(Circle(*circle), space)
+        if len(boxes) > 1:
+            return None
+        plain = numbers, (BOXED, *boxes[0])
+    made, _ = _plain_row(plain, schema)
+    return None if made is None else table_of_one(*made[:3], len(schema.columns), circle)
 
 
 def _plain_row(plain: Plain, schema: Schema) -> tuple[EncodedClause | None, bool]:

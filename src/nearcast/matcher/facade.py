@@ -50,7 +50,7 @@ from nearcast.matcher.encode import (
 )
 from nearcast.matcher.event_lists import encode_list
 from nearcast.matcher.explain import Explanation, explain
-from nearcast.matcher.live import Live, Standing
+from nearcast.matcher.live import Live, Spots, Standing
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.matcher.places import index_boxes, search_boxes, shape_floats
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
@@ -969,18 +969,37 @@ class Matcher:
         An event is live while `now < expires`. Time does not go back: an earlier `now` than one
         given before, or none, counts as that; before the first, nothing has expired.
         """
+        with self._reading(self.entry.events):
+            rows = self._live_rows(subscription, now, at)
+            return self._live.ids.sorted_ids(self._live.slots_of(rows))
+
+    def match_spots(
+        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
+    ) -> Spots:
+        """Where the live events are that this subscription wants, those with a place.
+
+        For who asks often and needs few of the ids: `event_ids` makes them.
+        """
+        with self._reading(self.entry.events):
+            return self._live.spots(self._live_rows(subscription, now, at))
+
+    def event_ids(self, numbers: npt.NDArray[np.int32]) -> list[str]:
+        """The ids of live events by the numbers in `Spots`, as long as none was removed."""
+        with self._reading(self.entry.events):
+            return self._live.ids.ids_of(numbers)
+
+    def _live_rows(self, subscription: Subscription, now: Time | None, at: Point | None) -> Rows:
+        """The rows of the events that a subscription wants; within a reading."""
         if self.entry.events is None:
             registry.require(self.entry.name, events=True)
         _check_type("subscription", subscription, Subscription)
         moment = NEVER if now is None else to_micros(now, "now")
-        with self._reading(self.entry.events):
-            rows = self._wanted_rows(subscription, at, self._live.at(moment))
-            found = self._live.ids.sorted_ids(self._live.slots_of(rows))
-            if hasattr(self.index, "dropped"):  # it is matched alone, so this is a change, too
-                dropped = cast("DroppingIndex", self.index).dropped()
-                for slot in self._live.slots_of(dropped).tolist():
-                    self._live.remove(slot)
-            return found
+        rows = self._wanted_rows(subscription, at, self._live.at(moment))
+        if hasattr(self.index, "dropped"):  # it is matched alone, so this is a change, too
+            dropped = cast("DroppingIndex", self.index).dropped()
+            for slot in self._live.slots_of(dropped).tolist():
+                self._live.remove(slot)
+        return rows
 
     def _wanted_rows(self, subscription: Subscription, at: Point | None, now: int) -> Rows:
         """The event rows that a subscription wants."""
@@ -992,6 +1011,9 @@ class Matcher:
                 rows: Rows = _NO_ROWS
                 if subscription.expires is None or subscription.expires > now:
                     rows = self.index.match_clause(query, 0, now, new_counters())
+                    if query.shape.size:
+                        live, globe = self._live.store.table, self.space == "globe"
+                        rows = rows[: verify.keep_events(query, 0, live, rows, now, globe, False)]
                 return rows
         clauses = encode_subscription(subscription, self.schema, self.space, at, intern=False)
         if not clauses or (subscription.expires is not None and subscription.expires <= now):

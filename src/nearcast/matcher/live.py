@@ -26,7 +26,7 @@ from nearcast.model.events import Event, Value
 from nearcast.model.geometry import Box, Point, Polygon, Space
 from nearcast.model.schema import Schema, X, Y
 
-__all__ = ["Live", "Standing"]
+__all__ = ["Live", "Spots", "Standing"]
 
 I4 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int64]
@@ -56,6 +56,15 @@ class Staged(NamedTuple):
     """The row that comes, −1: none."""
     slot: int
     """The slot that becomes free with it, −1: none."""
+
+
+class Spots(NamedTuple):
+    """Live events with a place: their numbers, x and y; by position those that are no points."""
+
+    numbers: I4
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64]
+    extended: dict[int, Box | Polygon]
 
 
 class Standing:
@@ -533,6 +542,21 @@ class Live:
     def slots_of(self, rows: Rows) -> I4:
         """The slots of event rows."""
         return _picked(self.store.table.slot, rows)
+
+    def spots(self, rows: Rows) -> Spots:
+        """The places of event rows; those without one are left out, extended ones come last."""
+        t = self.store.table
+        first = t.start[rows]
+        pointed = t.count[rows] >= 2
+        pointed[pointed] = t.attr[first[pointed]] == X
+        points, others = rows[pointed], _NO_ROWS
+        extended: dict[int, Box | Polygon] = {}
+        if self.extended and points.size < rows.size:
+            others = np.array([e for e in rows[~pointed].tolist() if e in self.extended], np.int32)
+            extended = {points.size + i: self.extended[e] for i, e in enumerate(others.tolist())}
+        x, y = np.full((2, points.size + others.size), np.nan)
+        x[: points.size], y[: points.size] = t.value[first[pointed]], t.value[first[pointed] + 1]
+        return Spots(self.slots_of(np.concatenate([points, others])), x, y, extended)
 
     def row_of(self, slot: int) -> int:
         """The row of an event."""

@@ -24,6 +24,7 @@ from nearcast.mobility.situation import (
     Built,
     Drawn,
     Look,
+    Obstacles,
     Situation,
     ball,
     cell_built,
@@ -51,7 +52,8 @@ _ROUNDS = 6
 def build(situation: Situation, look: Look) -> Built:
     """A safe region that holds the subscriber's place, and its impact region.
 
-    Costs a search of the surroundings or two and a growth over some thousand cells.
+    Costs a search of the surroundings, two for the first region, and a growth over some
+    thousand cells.
     """
     return holding(situation, look, _built(situation, look))
 
@@ -68,11 +70,10 @@ def _built(s: Situation, look: Look) -> Built:
     most = min(max(64 * s.scale, 600 * s.speed), FARTHEST_M / 12)
     if s.space == "planar":
         most = max(64 * s.scale, 600 * s.speed)
-    look_to, crowd = max(s.known, 2 * s.scale), 0.0
-    found = look(s.x, s.y, look_to + s.radius)
-    best = None
+    look_to, crowd = max(s.known, 2 * s.scale), s.crowd
     for _ in range(_ROUNDS):
-        crowd = (found.x.size + len(found.shapes)) / (math.pi * (look_to + s.radius) ** 2)
+        if crowd is None:
+            crowd = _crowd(look(s.x, s.y, look_to + s.radius), look_to + s.radius)
         deliveries = 2 * s.radius * s.speed * crowd
         e, size, _ = kernels.best_shape(
             s.speed, density, s.radius, deliveries, cosine, weight, shapes, least, most
@@ -81,9 +82,13 @@ def _built(s: Situation, look: Look) -> Built:
         best = _attempt(s, look, e, size, deliveries, cosine, weight, most)
         if best is not None:
             return best
-        look_to *= 2
-        found = look(s.x, s.y, look_to + s.radius)
+        look_to, crowd = 2 * look_to, None
     return ball(s, look, most)
+
+
+def _crowd(seen: Obstacles, radius: float) -> float:
+    """How many obstacles there are by area."""
+    return (seen.x.size + len(seen.shapes)) / (math.pi * radius * radius)
 
 
 def _bounded(e: float, size: float, most: float) -> tuple[float, float]:
@@ -102,9 +107,9 @@ def _attempt(
         grid, centre, limit = _window(s, e * long, 1.5 * long, size)
         if grid is None:
             return None
-        lon, lat = grid.plane.from_map_many(*centre)
         more = slack(s)
-        seen = look(float(lon), float(lat), limit + s.radius + grid.cell)
+        far = limit + s.radius + grid.cell
+        seen = look(*grid.plane.from_map(*centre), far)
         crowded = seen.x.size > 40 * MOST_DISCS  # it ends at the next few discs anyway
         coarse = bool(seen.shapes) and 1.5 * grid.cell > s.radius  # no bar is tested exactly
         if (crowded or coarse) and size > s.scale / 32 and tries + 1 < _ROUNDS:
@@ -112,6 +117,7 @@ def _attempt(
             continue
         built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), e, deliveries,
                                  cosine, weight, centre, limit, more)  # fmt: skip
+        built = built._replace(crowd=_crowd(seen, far))
         if not at_limit or size * 2 > most:
             return built
         size *= 2
@@ -131,7 +137,7 @@ def _window(
         outer = known + s.radius * plane.stretch + 4 * cell
         if math.hypot(*centre) + 1.5 * outer <= plane.reach_m:
             return s.lattice.window(*centre, outer), centre, known
-    cell = max(min(s.scale / 4, size / 8), (half + s.radius) / 100)
+    cell = max(min(s.scale / 4, size / 8), (half + s.radius / 2) / 48)
     known = half + 2 * cell
     outer = known + s.radius * 1.13 + 4 * cell
     reach = shift + 1.5 * outer

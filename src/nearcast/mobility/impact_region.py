@@ -68,16 +68,15 @@ class CellImpact:
 
     def around(self) -> tuple[float, float, float] | None:
         """The circle round its bounding box."""
-        rows = self.cells.reshape(self.grid.rows, self.grid.columns)
-        across, up = np.flatnonzero(rows.any(axis=0)), np.flatnonzero(rows.any(axis=1))
-        if across.size == 0:
-            return self.grid.plane.x0, self.grid.plane.y0, -1.0
         g = self.grid
-        x0, x1 = g.x0 + across[0] * g.cell, g.x0 + (across[-1] + 1) * g.cell
-        y0, y1 = g.y0 + up[0] * g.cell, g.y0 + (up[-1] + 1) * g.cell
+        left, right, low, high = kernels.span_of(g.columns, self.cells)
+        if right < 0:
+            return g.plane.x0, g.plane.y0, -1.0
+        x0, x1 = g.x0 + left * g.cell, g.x0 + (right + 1) * g.cell
+        y0, y1 = g.y0 + low * g.cell, g.y0 + (high + 1) * g.cell
         half = math.hypot(x1 - x0, y1 - y0) / 2
-        lon, lat = g.plane.from_map_many((x0 + x1) / 2, (y0 + y1) / 2)
-        return float(lon), float(lat), half * (1 + 1e-9)
+        lon, lat = g.plane.from_map((x0 + x1) / 2, (y0 + y1) / 2)
+        return lon, lat, half * (1 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,13 @@ import math
 import numpy as np
 
 from nearcast.jit import kernel
-from nearcast.kernels.geometry import POINT, POLYGON, segment_distance, shapes_distance
+from nearcast.kernels.geometry import (
+    EARTH_RADIUS_M,
+    POINT,
+    POLYGON,
+    segment_distance,
+    shapes_distance,
+)
 
 FREE, PARTLY, UNSAFE = 0, 1, 2
 
@@ -457,16 +463,74 @@ def dilate(columns, rows, safe, half):
 
 
 @kernel
-def z_order(column, row):
-    """Columns and rows interleaved: bit 2k from the column, bit 2k + 1 from the row."""
-    code = np.empty(column.size, np.int64)
-    for i in range(column.size):
+def z_runs(columns, cells):
+    """Cells as runs in z-order, numbered from the corner of their bounding box.
+
+    Bit 2k of a number is from the column, bit 2k + 1 from the row. Returns the box's first
+    column and row, its longer side, and where runs start and stop.
+    """
+    left, right, low, high = columns, 0, cells[0] // columns, 0
+    for at in cells:
+        row, column = at // columns, at % columns
+        left, right = min(left, column), max(right, column)
+        low, high = min(low, row), max(high, row)
+    side = max(right - left, high - low) + 1
+    code = np.empty(cells.size, np.int64)
+    for i in range(cells.size):
+        column, row = cells[i] % columns - left, cells[i] // columns - low
         z = 0
         for k in range(16):
-            z |= ((int(column[i]) >> k) & 1) << (2 * k)
-            z |= ((int(row[i]) >> k) & 1) << (2 * k + 1)
+            z |= ((column >> k) & 1) << (2 * k)
+            z |= ((row >> k) & 1) << (2 * k + 1)
         code[i] = z
-    return code
+    code.sort()
+    starts, stops = np.empty(code.size, np.int64), np.empty(code.size, np.int64)
+    runs = 0
+    for i in range(code.size):
+        if i == 0 or code[i] > stops[runs - 1]:
+            starts[runs] = code[i]
+            runs += 1
+        stops[runs - 1] = code[i] + 1
+    return left, low, side, starts[:runs].copy(), stops[:runs].copy()
+
+
+@kernel
+def span_of(columns, cells):
+    """The first and last column and row of a bitmap's cells; −1 for none."""
+    left, right, low, high = columns, -1, -1, -1
+    for at in range(cells.size):
+        if cells[at]:
+            row, column = at // columns, at % columns
+            left, right = min(left, column), max(right, column)
+            low, high = row if low < 0 else low, row
+    return left, right, low, high
+
+
+@kernel
+def places_of(x0, sin0, cos0, u, v):
+    """The places on the globe of points of a map centred there (`Plane.from_map`)."""
+    x, y = np.empty(u.size), np.empty(u.size)
+    for i in range(u.size):
+        rho = math.hypot(u[i], v[i])
+        angle = rho / EARTH_RADIUS_M
+        sinc = math.sin(angle) / rho if rho > 0.0 else 1 / EARTH_RADIUS_M
+        up = math.cos(angle) * sin0 + v[i] * sinc * cos0
+        east, on = u[i] * sinc, cos0 * math.cos(angle) - sin0 * v[i] * sinc
+        x[i] = (x0 + math.degrees(math.atan2(east, on)) + 180.0) % 360.0 - 180.0
+        y[i] = math.degrees(math.atan2(up, math.hypot(east, on)))
+    return x, y
+
+
+@kernel
+def slots_of(x, y, unit, bound, last):
+    """The slots of a hashed lattice of this unit in which places lie, 0 … last."""
+    slots = np.empty(x.size, np.int64)
+    for i in range(x.size):
+        column = np.int64(math.floor(min(max(x[i] / unit, -bound), bound)))
+        row = np.int64(math.floor(min(max(y[i] / unit, -bound), bound)))
+        mixed = column * 73_856_093 ^ row * 19_349_663
+        slots[i] = (mixed ^ (mixed >> 17)) & last
+    return slots
 
 
 @kernel

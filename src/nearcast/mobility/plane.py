@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import ValidationError
+from nearcast.mobility import kernels
 from nearcast.model.geometry import Space
 
-__all__ = ["EARTH_RADIUS_M", "FARTHEST_M", "Plane", "distance", "distances"]
+__all__ = ["EARTH_RADIUS_M", "FARTHEST_M", "Plane", "bearing", "distance", "distances"]
 
 EARTH_RADIUS_M = 6_371_008.8
 #: How far a map of the globe may go: an eighth of the way round, where `stretch` is 1.11.
@@ -35,6 +36,15 @@ def distance(space: Space, x1: float, y1: float, x2: float, y2: float) -> float:
     s, t = math.sin((p2 - p1) / 2), math.sin(math.radians(x2 - x1) / 2)
     a = s * s + math.cos(p1) * math.cos(p2) * t * t
     return 2 * EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(a)))
+
+
+def bearing(space: Space, x1: float, y1: float, x2: float, y2: float) -> float:
+    """Degrees clockwise from north, 0 … 360, in which the second place lies from the first."""
+    if space == "planar":
+        return math.degrees(math.atan2(x2 - x1, y2 - y1)) % 360
+    turn, p1, p2 = math.radians(x2 - x1), math.radians(y1), math.radians(y2)
+    north = math.cos(p1) * math.sin(p2) - math.sin(p1) * math.cos(p2) * math.cos(turn)
+    return math.degrees(math.atan2(math.cos(p2) * math.sin(turn), north)) % 360
 
 
 def distances(space: Space, x: float, y: float, xs: Floats, ys: Floats) -> Floats:
@@ -109,16 +119,22 @@ class Plane:
         scale = EARTH_RADIUS_M * np.divide(angle, s, out=np.ones_like(s), where=s > 0.0)
         return scale * east, scale * north
 
+    def from_map(self, u: float, v: float) -> tuple[float, float]:
+        """The place of a point of the map."""
+        if self.space == "planar":
+            return u + self.x0, v + self.y0
+        rho = math.hypot(u, v)
+        angle = rho / EARTH_RADIUS_M
+        sinc = math.sin(angle) / rho if rho > 0.0 else 1 / EARTH_RADIUS_M
+        up = math.cos(angle) * self._sin0 + v * sinc * self._cos0
+        east, on = u * sinc, self._cos0 * math.cos(angle) - self._sin0 * v * sinc
+        lon = (self.x0 + math.degrees(math.atan2(east, on)) + 180.0) % 360.0 - 180.0
+        return lon, math.degrees(math.atan2(up, math.hypot(east, on)))
+
     def from_map_many(self, u: Any, v: Any) -> tuple[Floats, Floats]:
-        """The places of points of the map."""
+        """`from_map` for arrays."""
         us, vs = np.asarray(u, np.float64), np.asarray(v, np.float64)
         if self.space == "planar":
             return us + self.x0, vs + self.y0
-        rho = np.hypot(us, vs)
-        angle = rho / EARTH_RADIUS_M
-        sinc = np.divide(np.sin(angle), rho, out=np.full_like(rho, 1 / EARTH_RADIUS_M),
-                         where=rho > 0.0)  # fmt: skip
-        up = np.cos(angle) * self._sin0 + vs * sinc * self._cos0
-        east, on = us * sinc, self._cos0 * np.cos(angle) - self._sin0 * vs * sinc
-        lon = (self.x0 + np.degrees(np.arctan2(east, on)) + 180.0) % 360.0 - 180.0
-        return lon, np.degrees(np.arctan2(up, np.hypot(east, on)))  # at a pole arcsin is coarse
+        x, y = kernels.places_of(self.x0, self._sin0, self._cos0, us.ravel(), vs.ravel())
+        return x.reshape(us.shape), y.reshape(us.shape)

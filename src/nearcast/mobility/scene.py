@@ -1,12 +1,13 @@
 """Scenes to simulate: who moves where, and which events come and go.
 
-Subscriber i wants events of its own kind i; events that nobody wants are counted, not kept:
-they matter to the statistics only.
+Subscriber i wants events of its own kind i. All events, those of kinds that nobody wants too, are
+live in a matcher, in whose index regions are searched.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +15,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from nearcast.clock import Micros
 from nearcast.datasets import globe
 from nearcast.datasets.streams import generator
-from nearcast.mobility.search import Found
-from nearcast.model.geometry import Around, Box, Circle, Space
+from nearcast.matcher import Matcher
+from nearcast.model.events import Event
+from nearcast.model.geometry import Around, Box, Point, Space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Scene", "SceneSearch", "lives", "plane_scene"]
+__all__ = ["Scene", "SceneIndex", "lives", "plane_scene"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -33,7 +35,8 @@ class Scene:
     """Paths (a row a step, a column a subscriber), and wanted events with their steps of life.
 
     An event of kind k lives in the steps born ≤ step < dies. `crowd(step)` gives the places
-    of everything that arrives in a step, wanted or not; `live` is how many events live.
+    of everything that arrives in a step, `spread` draws some; `live` is how many events live, of
+    which each subscriber wants a `share`.
     """
 
     space: Space
@@ -50,6 +53,8 @@ class Scene:
     born: Ints
     dies: Ints
     live: int
+    share: float
+    spread: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
     crowd: Callable[[int], tuple[Floats, Floats]]
 
     @property
@@ -67,6 +72,11 @@ class Scene:
         return Subscription(
             id=f"s{i}", subscriber=f"p{i}", where=f"kind = {i}", region=Around(self.radius)
         )
+
+    def background(self) -> tuple[Floats, Floats]:
+        """Where the events are that live at the beginning and that nobody wants."""
+        count = max(0, self.live - int(np.count_nonzero(self.born == 0)))
+        return self.spread(generator(self.size, "scene: background"), count)
 
     def gaps(self, x: Any, y: Any, at_x: Any, at_y: Any) -> Floats:
         """Distances in this scene's space."""
@@ -100,32 +110,64 @@ class Scene:
         return len({(i, step) for (i, _), step in self.truth.items() if step > 0})
 
 
-class SceneSearch:
-    """The live events of a scene at its present step."""
+class SceneIndex:
+    """A matcher that holds every live event of a scene, wanted or not, step by step.
+
+    Of those that nobody wants the oldest goes when another one comes. Costs some seconds for a
+    million events.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self.step = 0
-        self._names = [[f"e{row}" for row in rows.tolist()] for rows in scene.of_kind]
+        self.matcher = Matcher(space=scene.space)
+        self._born = _by_step(scene.born, scene.steps)
+        self._dead = _by_step(scene.dies, scene.steps)
+        self._luck = generator(scene.size, "scene index: kinds")
+        self._others: deque[str] = deque()
+        self._count = 0
+        old = np.flatnonzero(scene.born == 0)
+        self._add([f"e{row}" for row in old.tolist()], scene.kind[old], scene.event_x[old],
+                  scene.event_y[old])  # fmt: skip
+        self._enter(*scene.background())
 
-    @property
-    def live(self) -> int:
-        """How many events live."""
-        return self._scene.live
+    def _add(self, ids: list[str], kind: Ints, x: Floats, y: Floats) -> None:
+        kinds = pa.StructArray.from_arrays([pa.array(kind.astype(np.float64))], ["kind"])
+        if ids:
+            self.matcher.add_events(pa.table({"id": ids, "attributes": kinds, "lon": x, "lat": y}))
 
-    def matching(self, subscription: Subscription, circle: Circle | None, now: Micros) -> Found:  # noqa: ARG002
-        """Events of the subscriber's kind in the circle."""
-        scene, i = self._scene, int(subscription.id[1:])
-        rows = scene.of_kind[i]
-        keep = (scene.born[rows] <= self.step) & (self.step < scene.dies[rows])
-        if circle is not None:
-            gap = scene.gaps(scene.event_x[rows], scene.event_y[rows], circle.x, circle.y)
-            keep &= gap <= circle.radius_m
-        chosen = np.flatnonzero(keep)
-        names = self._names[i]
-        found = rows[chosen]
-        ids = [names[at] for at in chosen.tolist()]
-        return Found(ids, scene.event_x[found], scene.event_y[found], {})
+    def _enter(self, x: Floats, y: Floats) -> None:
+        """Events that nobody wants."""
+        first, self._count = self._count, self._count + x.size
+        ids = [f"o{i}" for i in range(first, self._count)]
+        most = max(round(1 / self._scene.share), self._scene.size + 1)
+        self._add(ids, self._luck.integers(self._scene.size, most, x.size), x, y)
+        self._others.extend(ids)
+
+    def come_to(self, step: int) -> tuple[list[str], list[Event]]:
+        """Let a step begin: ids of wanted events that are gone, and those that come, not yet there.
+
+        What nobody wants comes and goes along.
+        """
+        scene = self._scene
+        gone = [f"e{row}" for row in self._dead.get(step, ())]
+        if not step:
+            return gone, []
+        x, y = scene.crowd(step)
+        self._enter(x, y)
+        for id in [*gone, *(self._others.popleft() for _ in range(x.size))]:
+            self.matcher.remove_event(id)
+        return gone, [
+            Event(f"e{row}", {"kind": int(scene.kind[row])},
+                  location=Point(float(scene.event_x[row]), float(scene.event_y[row])))
+            for row in self._born.get(step, ())
+        ]  # fmt: skip
+
+
+def _by_step(steps: Ints, most: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in np.flatnonzero(steps < most).tolist():
+        found.setdefault(int(steps[row]), []).append(row)
+    return found
 
 
 def plane_scene(
@@ -154,14 +196,16 @@ def plane_scene(
     kind, born, dies = lives(rng, subscribers, per_step, live, share)
     speed = np.repeat(moves[:, None] / step_s, subscribers, axis=1)
 
+    def spread(luck: np.random.Generator, count: int) -> tuple[Floats, Floats]:
+        return side_m * luck.random(count), side_m * luck.random(count)
+
     def crowd(step: int) -> tuple[Floats, Floats]:
         luck = generator(seed, "plane scene: crowd", step % (1 << 20))
-        count = int(luck.poisson(per_step[max(step, 0)]))
-        return side_m * luck.random(count), side_m * luck.random(count)
+        return spread(luck, int(luck.poisson(per_step[max(step, 0)])))
 
     return Scene(
         "planar", Box(0.0, 0.0, side_m, side_m), step_s, radius, x, y, heading, speed, kind,
-        side_m * rng.random(kind.size), side_m * rng.random(kind.size), born, dies, live, crowd,
+        *spread(rng, kind.size), born, dies, live, share, spread, crowd,
     )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.mobility.shapes import spot_of
-from nearcast.model.geometry import Circle, Location, Point
+from nearcast.model.geometry import Circle, Location
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["EventSearch", "Found", "MatcherSearch"]
@@ -19,13 +20,29 @@ __all__ = ["EventSearch", "Found", "MatcherSearch"]
 Floats = npt.NDArray[np.float64]
 
 
-class Found(NamedTuple):
-    """Events: ids, a place each, and those that are more than a point, by number."""
+class Found:
+    """Events that were found: a place each, and those that are more than a point, by number.
 
-    ids: list[str]
-    x: Floats
-    y: Floats
-    shapes: Mapping[int, Location]
+    Ids are made when somebody asks for them.
+    """
+
+    __slots__ = ("_ids", "shapes", "x", "y")
+
+    def __init__(
+        self, x: Floats, y: Floats, shapes: Mapping[int, Location], ids: Callable[[], list[str]]
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.shapes = shapes
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return int(self.x.size)
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each."""
+        return self._ids()
 
 
 class EventSearch(Protocol):
@@ -40,14 +57,13 @@ class EventSearch(Protocol):
 
 
 class MatcherSearch:
-    """Live events of a matcher; `places` knows where each one is.
+    """Live events of a matcher.
 
     The matcher's event index (`pivot`, `beq-tree`) looks at the circle's surroundings only.
     """
 
-    def __init__(self, matcher: Matcher, places: Mapping[str, Location]) -> None:
+    def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        self._places = places
 
     @property
     def live(self) -> int:
@@ -57,13 +73,9 @@ class MatcherSearch:
     def matching(self, subscription: Subscription, circle: Circle | None, now: Micros) -> Found:
         """Ask the matcher with the circle as the region."""
         s = subscription
-        asked = Subscription(
-            id=s.id, subscriber=s.subscriber, where=s.filter if s.where else None,
-            keywords=s.keywords, region=circle, expires=s.expires,
-        )  # fmt: skip
-        ids = [id for id in self._matcher.match_subscription(asked, now=now) if id in self._places]
-        places = [self._places[id] for id in ids]
-        shapes = {i: place for i, place in enumerate(places) if not isinstance(place, Point)}
-        spots = [spot_of(place, self._matcher.space)[:2] for place in places]
-        x, y = np.array(spots, np.float64).reshape(-1, 2).T
-        return Found(ids, x.copy(), y.copy(), shapes)
+        where = s.filter if s.where else None
+        asked = Subscription(s.id, s.subscriber, where, s.keywords, circle, s.expires)
+        numbers, x, y, shapes = self._matcher.match_spots(asked, now=now)
+        for at, location in shapes.items():
+            x[at], y[at], _ = spot_of(location, self._matcher.space)
+        return Found(x, y, shapes, partial(self._matcher.event_ids, numbers))

@@ -19,9 +19,9 @@ from nearcast.kernels import geometry
 from nearcast.matcher.places import shape_floats
 from nearcast.mobility import kernels
 from nearcast.mobility.plane import EARTH_RADIUS_M, Plane, distance
-from nearcast.model.geometry import Box, Location, Point, Space
+from nearcast.model.geometry import Box, Location, Point, Polygon, Space
 
-__all__ = ["Outline", "gap_of", "outline_of", "spot_of"]
+__all__ = ["Outline", "gap_of", "outline_of", "room_round", "spot_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,6 +31,8 @@ _LONGEST = 5.0
 _NORTHMOST = 88.0
 #: How far from the centre of a map a corner may lie to be drawn there.
 _FARTHEST_M = math.pi * EARTH_RADIUS_M / 3
+#: No two places are farther from each other.
+_HALF_WAY_M = math.pi * EARTH_RADIUS_M
 
 
 class Outline(NamedTuple):
@@ -98,6 +100,31 @@ def outline_of(location: Location, plane: Plane, reach: float) -> Outline | None
         return None
     drawn[at], drawn[at + 1] = u, v
     return Outline(_edges(drawn), drawn, more)
+
+
+def room_round(location: Box | Polygon) -> Box:
+    """A box on the globe that meets every circle which `gap_of` cannot tell from the location.
+
+    Whatever map the location is drawn on, and the box too: each may be off by its slop.
+    """
+    polygon = _polygon(location)
+    corners = polygon[1 + int(polygon[0]) :].reshape(-1, 2)
+    (xmin, ymin), (xmax, ymax) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+    box = _grown(xmin, ymin, xmax, ymax, 2 * _slop(polygon, _HALF_WAY_M) + 1.0)
+    return _grown(box.xmin, box.ymin, box.xmax, box.ymax, 2 * _slop(_polygon(box), _HALF_WAY_M))
+
+
+def _grown(xmin: float, ymin: float, xmax: float, ymax: float, more_m: float) -> Box:
+    """A box larger by so many metres; all round the globe where that is no longer a box."""
+    up = more_m / _DEGREE_M
+    south, north = ymin - up, ymax + up
+    if not max(-south, north) < _NORTHMOST:
+        return Box(-180.0, -90.0, 180.0, 90.0)
+    across = up / math.cos(math.radians(max(-south, north))) * (1 + 1e-9)
+    west, east = xmin - across, xmax + across
+    if west < -180.0 or east > 180.0:
+        west, east = -180.0, 180.0
+    return Box(west, south, east, north)
 
 
 def _polygon(location: Location) -> Floats:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import thread_time
-
-import numpy as np
+from time import perf_counter
 
 from nearcast.clock import Micros
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice, Report
 from nearcast.mobility.mover import Mover
 from nearcast.mobility.safe_region import SafeRegion
-from nearcast.mobility.scene import Scene, SceneSearch
+from nearcast.mobility.scene import Scene, SceneIndex
+from nearcast.mobility.search import MatcherSearch
 from nearcast.mobility.tracker import Tracker
-from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 
 __all__ = ["Outcome", "baseline", "simulate"]
@@ -62,7 +60,7 @@ class Outcome:
 
     @property
     def server_s(self) -> float:
-        """Seconds of processor time the server worked."""
+        """Seconds the server worked."""
         return sum(self.build_s) + self.publish_s
 
 
@@ -110,17 +108,15 @@ class _Run:
         tampered: Callable[[SafeRegion], SafeRegion], deaf: Callable[[int], bool],
     ) -> None:  # fmt: skip
         self.scene = scene
-        self.search = SceneSearch(scene)
+        self.index = SceneIndex(scene)
         self.tracker = Tracker(
-            self.search, space=scene.space, safe_region=safe_region, extent=scene.extent,
-            cells=cells, beta=beta, alpha=alpha,
+            MatcherSearch(self.index.matcher), space=scene.space, safe_region=safe_region,
+            extent=scene.extent, cells=cells, beta=beta, alpha=alpha,
         )  # fmt: skip
         self.out = Outcome()
         self.clients = [Mover(f"p{i}") for i in range(scene.size)]
         self.requested: set[int] = set()
         self.tampered, self.deaf = tampered, deaf
-        self.born = _by_step(scene.born, scene.steps)
-        self.dead = _by_step(scene.dies, scene.steps)
         self.times_told: Counter[tuple[int, int]] = Counter()
         for i in range(scene.size):
             self.tracker.joined(scene.subscription(i), self._now(-_HISTORY))
@@ -132,18 +128,16 @@ class _Run:
 
     def publish(self, step: int) -> None:
         scene, now = self.scene, self._now(step)
-        self.search.step = step
-        started = thread_time()
-        for row in self.dead.get(step, ()):
-            self.tracker.expired(f"e{row}", now)
+        gone, coming = self.index.come_to(step)
+        started = perf_counter()
+        for id in gone:
+            self.tracker.expired(id, now)
         self.tracker.observed(*scene.crowd(step), now)
-        for row in self.born.get(step, ()) if step else ():
-            place = Point(float(scene.event_x[row]), float(scene.event_y[row]))
-            kind = int(scene.kind[row])
-            event = Event(id=f"e{row}", attributes={"kind": kind}, location=place)
-            for message in self.tracker.published(event, [f"s{kind}"], now):
+        for event in coming:
+            self.index.matcher.add_events([event])
+            for message in self.tracker.published(event, now):
                 self._carry(message, step)
-        self.out.publish_s += thread_time() - started
+        self.out.publish_s += perf_counter() - started
 
     def move(self, step: int, knowing: bool) -> None:
         scene, out = self.scene, self.out
@@ -167,13 +161,13 @@ class _Run:
 
     def _answer(self, report: Report, step: int, *, free: bool = False) -> None:
         now = self._now(step)
-        started = thread_time()
+        started = perf_counter()
         messages = self.tracker.moved(
             report.subscriber, report.place, now, heading=report.heading, speed=report.speed,
             epoch=report.epoch,
         )  # fmt: skip
         if not free:
-            self.out.build_s.append(thread_time() - started)
+            self.out.build_s.append(perf_counter() - started)
             self.out.bytes_up += _REPORT_BYTES
         for message in messages:
             self._carry(message, step, free=free)
@@ -213,10 +207,3 @@ class _Run:
             step - truth[pair] for pair, step in out.told.items() if pair in truth and born[pair[1]]
         ]
         return out
-
-
-def _by_step(steps: np.ndarray, most: int) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for row in np.flatnonzero(steps < most).tolist():
-        found.setdefault(int(steps[row]), []).append(row)
-    return found

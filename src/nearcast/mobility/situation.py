@@ -78,7 +78,8 @@ Rates: TypeAlias = Callable[[Floats, Floats], Floats]
 class Situation:
     """A subscriber at a moment: place, motion, largest radius, and what may arrive where.
 
-    `known` is the size of the last region, a hint where to begin. `beta` None is adaptive.
+    `known` is the size of the last region and `crowd` how many obstacles there were about it, by
+    area: hints where to begin. `beta` None is adaptive.
     """
 
     space: Space
@@ -93,6 +94,7 @@ class Situation:
     beta: float | None = None
     alpha: float = 0.5
     known: float = 0.0
+    crowd: float | None = None
 
     @property
     def scale(self) -> float:
@@ -110,11 +112,12 @@ class Situation:
 
 
 class Built(NamedTuple):
-    """A safe region's shape, its impact region, and a length that says where the next may begin."""
+    """A safe region's shape, its impact region, and what says where the next may begin."""
 
     shape: Shape
     impact: Impact
     size: float
+    crowd: float | None = None
 
 
 def slack(situation: Situation) -> float:
@@ -151,15 +154,14 @@ def states_of(grid: Grid, drawn: Drawn, discs: int, bars: int) -> npt.NDArray[np
 
 
 def rates_on(grid: Grid, rates: Rates) -> Floats:
-    """The arrival rate of each cell, from at most 24 × 24 samples."""
-    across = min(24, grid.columns)
+    """The arrival rate of each cell, from at most 12 × 12 samples."""
+    across = min(12, grid.columns)
     width = grid.columns * grid.cell
     block = width / across
     up = max(1, -(-grid.rows * across // grid.columns))
     us = grid.x0 + (np.arange(across) + 0.5) * block
     vs = grid.y0 + (np.arange(up) + 0.5) * block
-    mesh_u, mesh_v = np.meshgrid(us, vs)
-    x, y = grid.plane.from_map_many(mesh_u.ravel(), mesh_v.ravel())
+    x, y = grid.plane.from_map_many(np.tile(us, up), np.repeat(vs, across))
     found: Floats = kernels.raster_rates(
         grid.x0, grid.y0, grid.cell, grid.columns, grid.rows,
         grid.x0, grid.y0, block, across, up, rates(x, y),
@@ -174,14 +176,8 @@ def cells_of(
     plane = grid.plane
     if safe.size == 0:
         return Cells(plane, grid.x0, grid.y0, grid.cell, 0, (), ())
-    column, row = safe % grid.columns, safe // grid.columns
-    left, low = int(column.min()), int(row.min())
-    side = max(int(column.max()) - left, int(row.max()) - low) + 1
-    order = max(side - 1, 0).bit_length()
-    codes = np.sort(kernels.z_order(column - left, row - low))
-    breaks = np.flatnonzero(np.diff(codes) > 1)
-    starts = codes[np.concatenate(([0], breaks + 1))]
-    stops = codes[np.concatenate((breaks, [codes.size - 1]))] + 1
+    left, low, side, starts, stops = kernels.z_runs(grid.columns, safe)
+    order = (side - 1).bit_length()
     return Cells(
         plane, grid.x0 + left * grid.cell, grid.y0 + low * grid.cell, grid.cell, order,
         tuple(starts.tolist()), tuple(stops.tolist()), discs, bars,

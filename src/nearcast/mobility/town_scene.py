@@ -79,9 +79,12 @@ def _in_town(
     kind, born, dies = lives(rng, people, np.full(steps, arrivals), live, share)
     at_x, at_y = _spots(rng, kind.size, shop_x, shop_y)
 
+    def spread(luck: np.random.Generator, count: int) -> tuple[Floats, Floats]:
+        return _spots(luck, count, shop_x, shop_y)
+
     def crowd(step: int) -> tuple[Floats, Floats]:
         luck = generator(seed, "town scene: crowd", step % (1 << 20))
-        return _spots(luck, int(luck.poisson(arrivals)), shop_x, shop_y)
+        return spread(luck, int(luck.poisson(arrivals)))
 
     margin = 0.05
     all_x, all_y = np.concatenate([x.ravel(), at_x]), np.concatenate([y.ravel(), at_y])
@@ -90,7 +93,7 @@ def _in_town(
         float(all_x.max()) + margin, float(all_y.max()) + margin,
     )  # fmt: skip
     return Scene("globe", extent, step_s, radius, x, y, heading, speed, kind, at_x, at_y, born,
-                 dies, live, crowd)  # fmt: skip
+                 dies, live, share, spread, crowd)  # fmt: skip
 
 
 def _spots(

@@ -5,8 +5,8 @@ In: `joined`, `left` (subscriptions whose region is `Around`), `moved` (a report
 `nearcast.mobility.messages`. Time is an argument, in microseconds; it never goes back.
 
 The caller keeps live events where the tracker's `EventSearch` finds them: an event is
-added before `published` is called and removed before or after `expired`. It also says who
-wants an event, region apart; the tracker decides whom it concerns.
+added before `published` is called and removed before or after `expired`. The tracker finds out
+itself whom an event concerns.
 
 What holds whatever is lost or late:
 
@@ -37,11 +37,10 @@ import numpy as np
 from nearcast.clock import Micros
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.mobility.grid import Lattice, lattice_of
-from nearcast.mobility.impact_index import ImpactIndex
+from nearcast.mobility.impact_index import ImpactIndex, Ring
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
 from nearcast.mobility.methods import method
-from nearcast.mobility.plane import EARTH_RADIUS_M
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.mobility.search import EventSearch, Found
 from nearcast.mobility.shapes import spot_of
@@ -74,9 +73,14 @@ class _Follow:
     subscription: Subscription
     mover: _Tracked
     radius: float
-    since: int
-    wanted: float = 0.0
+    wanted: int = 0
+    """Events it wanted, of those that came within `ring` …"""
     seen: float = 0.0
+    """… and how many of any kind should have come there."""
+    shown: int = 0
+    """Live events it wanted in the largest circle that was searched …"""
+    expected: float = 0.0
+    """… and how many of any kind should have been there."""
     told: set[str] = field(default_factory=set)
     waiting: dict[str, Notice] = field(default_factory=dict)
     owed: dict[str, Notice] = field(default_factory=dict)
@@ -93,7 +97,12 @@ class _Tracked:
     epoch: int = 0
     region: SafeRegion | None = None
     impact: Impact | None = None
+    ring: Ring = None
+    """A circle round it."""
+    since: int = 0
+    """How many events had come when it was made."""
     size: float = 0.0
+    crowd: float | None = None
     asked: Micros | None = None
     asks: int = 0
 
@@ -104,7 +113,7 @@ class Tracker:
     `safe_region` names the method, `extent` the space it may use an N × N grid of (`cells`
     = N), `beta` a fixed balance instead of the adaptive one, `patience_s` how long an answer may
     take before the server asks again. A report costs two searches and a construction, an
-    event one probe for each subscription that wants it.
+    event a match against the subscriptions that want it near it.
     """
 
     def __init__(
@@ -149,25 +158,33 @@ class Tracker:
         from which to go on.
         """
         now = self._clock(now)
-        if not isinstance(subscription.region, Around):
-            raise ValidationError("region", subscription.region, "only Around moves")
-        if subscription.subscriber is None:
-            raise ValidationError("subscriber", None, "Around needs to know whom to follow")
+        self.check(subscription)
+        assert isinstance(subscription.region, Around)
+        assert subscription.subscriber is not None
         if subscription.id in self._follows:
             raise DuplicateIdError("subscription", subscription.id, "let it leave first")
         radius = subscription.region.radius_m
         mover = self._tracked(subscription.subscriber)
-        follow = _Follow(subscription, mover, radius, self._total)
+        follow = _Follow(subscription, mover, radius)
         mover.follows[subscription.id] = follow
         self._follows[subscription.id] = follow
         if self.density is None:
             self.density = Density(self.space, self._side or max(2 * radius, 1e-6))
         if mover.motion is None:
             return self._ask(mover, now) if self._forgetful else []
+        self._index.put(subscription, mover.ring)
         out: list[Message] = []
         if mover.motion.at == now:
             out += self._matches(mover, [follow], mover.motion.x, mover.motion.y, now)
         return [*out, *self._ask(mover, now)]
+
+    def check(self, subscription: Subscription) -> None:
+        """Raise what `joined` would of a subscription that is new."""
+        if not isinstance(subscription.region, Around):
+            raise ValidationError("region", subscription.region, "only Around moves")
+        if subscription.subscriber is None:
+            raise ValidationError("subscriber", None, "Around needs to know whom to follow")
+        self._index.check(subscription)
 
     def _tracked(self, name: str) -> _Tracked:
         """Somebody who is followed, from now on if not before."""
@@ -191,9 +208,9 @@ class Tracker:
             if not self._told[event_id]:
                 del self._told[event_id]
         mover = follow.mover
+        self._index.remove(subscription_id)
         del mover.follows[subscription_id]
         if not mover.follows:
-            self._index.remove(mover.name)
             self._owing.pop(mover.name, None)
             del self._movers[mover.name]
             if mover.motion is not None:
@@ -268,7 +285,8 @@ class Tracker:
         out: list[Message] = []
         for follow in follows:
             circle = Circle(x, y, follow.radius)
-            for id in self._search.matching(follow.subscription, circle, now).ids:
+            found = self._search.matching(follow.subscription, circle, now)
+            for id in sorted(found.ids) if len(found) else ():
                 if id in follow.told or id in follow.waiting:
                     continue
                 notice = Notice(follow.subscription.id, mover.name, id, now)
@@ -280,26 +298,30 @@ class Tracker:
 
     # -- events ----------------------------------------------------------------
 
-    def published(self, event: Event, wanted: Iterable[str], now: Micros) -> list[Message]:
-        """An event is live; `wanted` names the subscriptions it matches, their regions apart."""
+    def published(self, event: Event, now: Micros) -> list[Message]:
+        """An event is live: whoever may have it in reach and wants it is asked for a report."""
         now = self._clock(now)
         if event.location is None:
             return []
+        self._total += 1
+        self.arrivals.add(1, now)
+        if self.density is None:  # nobody has ever moved
+            return []
         x, y, _ = spot_of(event.location, self.space)
-        self.observed(np.array([x]), np.array([y]), now)
+        self.density.add_one(x, y, now)
         out: list[Message] = []
-        for id in wanted:
-            follow = self._follows.get(id)
-            if follow is None:
-                continue
-            follow.wanted += 1
-            self._pooled[0] += 1
+        for id in self._index.near(event, now):
+            follow = self._follows[id]
             mover = follow.mover
-            if mover.motion is None or self._asked_lately(mover, now):
+            if mover.impact is not None:
+                follow.wanted += 1
+                self._pooled[0] += 1
+                if self._asked_lately(mover, now) or not _concerns(mover.impact, event.location):
+                    continue
+            elif self._asked_lately(mover, now):
                 continue
-            if mover.impact is None or self._concerns(mover, event.location):
-                mover.asks = 0
-                out += self._ask(mover, now, again=True)
+            mover.asks = 0
+            out += self._ask(mover, now, again=True)
         return out
 
     def _asked_lately(self, mover: _Tracked, now: Micros) -> bool:
@@ -308,20 +330,9 @@ class Tracker:
     def observed(self, x: Floats, y: Floats, now: Micros) -> None:
         """Count arrivals for the statistics; `published` does it for its event itself."""
         self._total += x.size
-        self._pooled[1] += x.size * max(len(self._follows), 1)
-        if self._pooled[1] > 1e9:
-            self._pooled = [self._pooled[0] / 2, self._pooled[1] / 2]
         self.arrivals.add(x.size, now)
         if self.density is not None:
             self.density.add(x, y, now)
-
-    def _concerns(self, mover: _Tracked, place: Location) -> bool:
-        assert mover.impact is not None
-        if not isinstance(place, Point):
-            return mover.impact.meets(place)
-        return self._index.holds(mover.name, place.x, place.y) and mover.impact.covers(
-            place.x, place.y
-        )
 
     def expired(self, event_id: str, now: Micros) -> list[Message]:
         """An event is gone, by time or retracted. No safe region breaks (Lemma 4).
@@ -401,6 +412,7 @@ class Tracker:
         motion = mover.motion
         assert motion is not None
         follows = list(mover.follows.values())
+        self._count(mover)
         rate = self.arrivals.rate(now) * sum(map(self._selectivity, follows))
 
         def rates(x: Floats, y: Floats) -> Floats:
@@ -415,13 +427,27 @@ class Tracker:
         situation = Situation(
             self.space, motion.x, motion.y, max(f.radius for f in follows), motion.speed,
             motion.heading, self._turns.weights(motion.turns), rates, self._lattice_for(),
-            self._beta, self._alpha, mover.size,
+            self._beta, self._alpha, mover.size, mover.crowd,
         )  # fmt: skip
         built = self._build(situation, look)
         mover.region = SafeRegion(mover.epoch, built.shape)
-        mover.impact, mover.size = built.impact, built.size
-        self._index.put(mover.name, built.impact.around())
+        mover.impact, mover.size, mover.crowd = built.impact, built.size, built.crowd
+        mover.ring, mover.since = built.impact.around(), self._total
+        for follow in follows:
+            self._index.put(follow.subscription, mover.ring)
         return mover.region
+
+    def _count(self, mover: _Tracked) -> None:
+        """How many events should have come near since the last region was made."""
+        if mover.impact is None or self.density is None:
+            return
+        share = 1.0 if mover.ring is None else self.density.within(*mover.ring)
+        near = share * (self._total - mover.since)
+        for follow in mover.follows.values():
+            follow.seen += near
+            self._pooled[1] += near
+        if self._pooled[1] > 1e9:
+            self._pooled = [self._pooled[0] / 2, self._pooled[1] / 2]
 
     def _lattice_for(self) -> Lattice | None:
         """`disc` draws its own grids, finer where the region is small."""
@@ -436,35 +462,41 @@ class Tracker:
             circle = Circle(x, y, radius) if radius < 1e300 else None
             found = self._search.matching(follow.subscription, circle, now)
             self._learn(follow, found, circle)
-            done = follow.told | follow.waiting.keys()
-            keep = np.array([id not in done for id in found.ids], np.bool_)
+            keep = np.ones(len(found), np.bool_)
+            if len(found) and (follow.told or follow.waiting):
+                done = follow.told | follow.waiting.keys()
+                keep[:] = [id not in done for id in found.ids]
             shapes += [(shape, follow.radius) for i, shape in found.shapes.items() if keep[i]]
             keep[list(found.shapes)] = False
-            parts.append((found.x[keep], found.y[keep], np.full(keep.sum(), follow.radius)))
+            kept = found.x[keep]
+            parts.append((kept, found.y[keep], np.full(kept.size, follow.radius)))
         xs, ys, reach = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Obstacles(xs, ys, reach, tuple(shapes))
 
     def _selectivity(self, follow: _Follow) -> float:
         prior = self._pooled[0] / self._pooled[1]
-        seen = self._total - follow.since + follow.seen
-        return min((follow.wanted + 1.0) / (seen + 1.0 / max(prior, 1e-9)), 1.0)
+        seen = follow.seen + follow.expected
+        wanted = follow.wanted + follow.shown
+        return min((wanted + 1.0) / (seen + 1.0 / max(prior, 1e-9)), 1.0)
 
     def _learn(self, follow: _Follow, found: Found, circle: Circle | None) -> None:
         """A young subscription learns its selectivity from the live events it was shown."""
         if circle is None or follow.wanted >= 20 or self.density is None:
             return
-        area = math.pi * circle.radius_m**2
-        if self.space == "globe":
-            area = min(area, 4 * math.pi * EARTH_RADIUS_M**2)
-        at = self.density.share(np.array([circle.x]), np.array([circle.y]))[0]
-        expected = self._search.live * min(float(at) * area, 1.0)
-        if expected > follow.seen:
-            follow.wanted, follow.seen = follow.wanted + len(found.ids), expected
+        expected = self._search.live * self.density.within(circle.x, circle.y, circle.radius_m)
+        if expected > follow.expected:
+            follow.shown, follow.expected = len(found), expected
 
     def _clock(self, now: Micros) -> Micros:
         """Time as the tracker sees it: it never goes back."""
         self._now = now if self._now is None else max(now, self._now)
         return self._now
+
+
+def _concerns(impact: Impact, place: Location) -> bool:
+    if isinstance(place, Point):
+        return impact.covers(place.x, place.y)
+    return impact.meets(place)
 
 
 def _bin_side(extent: Box | None, space: Space, lattice: Lattice | None) -> float | None:
