@@ -106,7 +106,7 @@ class Roster:
             more = max(slots) + 1
             self._seated += [None] * (more + more // 8 - len(self._seated))
             found = [*map(self._seated.__getitem__, slots)]
-        if None in found:
+        if not all(found):  # `None in found` would compare each, which takes longer than the rest
             found = [*map(self._seat, slots)]
         if len(found) > 1:
             found.sort(key=_id)
