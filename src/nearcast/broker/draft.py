@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nearcast.broker.ports import Change, Told
 from nearcast.broker.replies import Notification, Reply
 from nearcast.clock import Micros
@@ -40,6 +42,13 @@ class Draft:
         self.notifications.append(told)
         if self.remembers:
             self.changes.append(Told(told))
+
+    def tell_all(self, to: Iterable[Subscription], event: Event, at: Micros) -> None:
+        """The same for several."""
+        told = [Notification(each.id, each.subscriber, event, at) for each in to]
+        self.notifications += told
+        if self.remembers:
+            self.changes += map(Told, told)
 
     def reply(self) -> Reply:
         """The answer."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.draft import Draft
 from nearcast.broker.fences import Fences
@@ -34,6 +35,7 @@ from nearcast.broker.ports import (
     Unsubscribed,
 )
 from nearcast.broker.replies import Reply
+from nearcast.broker.roster import Roster, follows
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import NEVER, Micros, Time
 from nearcast.cpsl.composite import Composite
@@ -47,12 +49,10 @@ from nearcast.errors import (
 )
 from nearcast.fences import Crossing, Position
 from nearcast.fences.saved import Saved
-from nearcast.matcher import Matcher
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
@@ -74,22 +74,28 @@ class Service:
     def __init__(
         self, *, space: Space = "globe", safe_region: str = "disc", extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
-        index: str = "auto", composite_life: object = 3600, store: Store | None = None,
-        sinks: Sequence[Sink] = (),
+        subscription_index: str = "auto", event_index: str = "auto",
+        index_options: Mapping[str, Any] | None = None,
+        safe_region_options: Mapping[str, Any] | None = None,
+        composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
+        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
-        self._timeline = Timeline(clock, lateness, max_ahead)
-        self._matcher = Matcher(index=index, space=space)
-        events = Matcher(index=index, space=space)
+        self._timeline = Timeline(clock, lateness, max_ahead, longest)
+        subscriptions, events = parts.matchers(
+            space, subscription_index, event_index, index_options
+        )
+        self._space: Space = space
+        self._subscriptions = Roster(subscriptions)
         self._live = LiveEvents(events)
-        self._tracker = Tracker(
-            MatcherSearch(events, self._live.places), space=space, safe_region=safe_region,
-            extent=extent,
-        )  # fmt: skip
+        search = MatcherSearch(events, self._live.places)
+        self._tracker = parts.tracker(search, space, safe_region, extent, safe_region_options)
         life = None if composite_life is None else span(composite_life, "composite_life")
-        self._patterns = Patterns(space, self._timeline.hold, life)
+        self._patterns = Patterns(
+            space, self._timeline.hold, life, longest=self._timeline.longest,
+            tolerance_m=tolerance_m, max_pending=max_pending,
+        )  # fmt: skip
         self._fences = Fences(space, self._timeline.hold, self._live)
         self._delivery = Delivery(self._live.numbers)
-        self._subscriptions: dict[str, Subscription] = {}
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
         self._past = Past({})
@@ -104,7 +110,7 @@ class Service:
     @property
     def space(self) -> Space:
         """The space of all places."""
-        return self._matcher.space
+        return self._space
 
     @property
     def now(self) -> Micros | None:
@@ -118,6 +124,11 @@ class Service:
         They were matched all the same.
         """
         return self._patterns.late + self._fences.late
+
+    @property
+    def overflows(self) -> int:
+        """How many waiting instances patterns have let go because of `max_pending`."""
+        return self._patterns.overflows
 
     @property
     def event_count(self) -> int:
@@ -168,12 +179,12 @@ class Service:
                 new[subscription.id] = row
         for row in again:
             with _of_row(row):
-                self._matcher.check_subscription(_anywhere(given[row]))
+                self._subscriptions.check(given[row])
         if given:
             self._begin()
         rows = [row for id, row in new.items() if id not in self._subscriptions]
         try:
-            self._matcher.add_subscriptions([_anywhere(given[row]) for row in rows])
+            self._subscriptions.put_all([given[row] for row in rows])
         except BatchError as error:
             raise BatchError(rows[error.row], error.cause) from error
         added = set(rows)
@@ -218,10 +229,8 @@ class Service:
         old = self._subscriptions.get(subscription.id)
         if old == subscription:
             return
-        if old is None:
-            self._matcher.add_subscriptions([_anywhere(subscription)])
-        else:
-            self._matcher.update_subscription(_anywhere(subscription))
+        self._subscriptions.put(subscription)
+        if old is not None:
             self._replaced(old, subscription)
         self._register(subscription)
         self._greet(subscription)
@@ -238,7 +247,6 @@ class Service:
             self._delivery.keep(old.id, [number for number, _ in told])
 
     def _register(self, subscription: Subscription) -> None:
-        self._subscriptions[subscription.id] = subscription
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._note(Subscribed, subscription)
 
@@ -316,8 +324,7 @@ class Service:
         return self._answer()
 
     def _drop_subscription(self, id: str) -> None:
-        del self._subscriptions[id]
-        self._matcher.remove_subscription(id)
+        self._subscriptions.remove(id)
         self._leave(id)
         self._delivery.forget(id)
         self._timeline.forget("subscription", id)
@@ -346,7 +353,7 @@ class Service:
             self._begin()
         else:
             self._move_to(arrival.now)
-            self._happen(arrival, self._matcher.match_event(event, now=arrival.now))
+            self._happen(arrival, self._subscriptions.wanting(event, arrival.now))
         return self._answer()
 
     def publish_many(self, events: Iterable[Event]) -> Reply:
@@ -367,15 +374,16 @@ class Service:
         self._awaited = {arrival.event.id for arrival in coming} if self._composites else set()
         for first in range(0, len(coming), _TOGETHER):
             some = coming[first : first + _TOGETHER]
-            wanted = self._matcher.match_each(
+            wanted = self._subscriptions.wanting_each(
                 [arrival.event for arrival in some], [arrival.now for arrival in some]
             )
             told = self._together(some)
-            for number, (arrival, ids) in enumerate(zip(some, wanted, strict=True)):
+            for number, arrival in enumerate(some):
                 if told is not None:
                     self._report(told.get(2 * number, ()))
                 self._move_to(arrival.now)
-                self._happen(arrival, ids, None if told is None else told.get(2 * number + 1, ()))
+                said = None if told is None else told.get(2 * number + 1, ())
+                self._happen(arrival, next(wanted), said)
             if told is not None:
                 self._report(told.get(2 * len(some), ()))
         self._awaited = set()
@@ -398,15 +406,19 @@ class Service:
         return told
 
     def _happen(
-        self, arrival: Arrival, wanted: Sequence[str], told: Iterable[Crossing] | None = None
+        self,
+        arrival: Arrival,
+        wanted: Sequence[Subscription],
+        told: Iterable[Crossing] | None = None,
     ) -> None:
         """An event comes, now that time has come to it; `told`: what fences say of it."""
         event, start, end, now = arrival
         self._enter(event, wanted)
         self._report(self._fences.take(event, end, now) if told is None else told)
-        self._compose(self._patterns.take(event, start, end), end)
+        if self._composites:
+            self._compose(self._patterns.take(event, start, end), end)
 
-    def _enter(self, event: Event, wanted: Sequence[str]) -> None:
+    def _enter(self, event: Event, wanted: Sequence[Subscription]) -> None:
         """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
             self._remember(event, self._moment)
@@ -415,11 +427,12 @@ class Service:
         self._timeline.ends(event.expires, "event", event.id)
         self._note(Published, event)
         following = self._following
-        for id in wanted:
-            if id not in following:
-                self._tell(self._subscriptions[id], event)
         if following:
-            followers = [id for id in wanted if id in following]
+            followers = [each.id for each in wanted if each.id in following]
+            wanted = [each for each in wanted if each.id not in following]
+        if wanted:
+            self._draft.tell_all(wanted, event, self._moment)
+        if following:
             self._heed(self._tracker.published(event, followers, self._moment))
 
     def retract(self, event_id: str) -> Reply:
@@ -517,7 +530,16 @@ class Service:
             self._move_to(present)
 
     def _move_to(self, now: Micros, *, closing: bool = False) -> None:
-        """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
+        """Time goes on, in order: what has expired goes, then patterns and fences speak."""
+        if self._fences or not self._patterns.idle:
+            self._decide(now, closing)
+        self._expire(now)
+        self._fences.reach(now - self._timeline.hold, closing=closing)
+        if closing:
+            self._note(Closed, now - self._timeline.hold)
+
+    def _decide(self, now: Micros, closing: bool) -> None:
+        """Let patterns and fences speak of all that is over by then."""
         hold = self._timeline.hold
         if self.now is None:
             self._patterns.begin(now)
@@ -532,26 +554,24 @@ class Service:
                 self._compose(self._patterns.decide(moment), moment)
             else:
                 break
-        self._expire(now)
-        self._fences.reach(now - hold, closing=closing)
-        if closing:
-            self._note(Closed, now - hold)
 
     def _expire(self, now: Micros) -> None:
-        if self.now is not None and now <= self.now:
+        timeline = self._timeline
+        if timeline.now is not None and now <= timeline.now:
             return
-        for kind, id in self._timeline.ended(now):
+        for kind, id in timeline.ended(now):
             if kind == "event":
                 event = self._live.expire(id)
                 assert event.expires is not None
-                self._tracker.expired(id, self._moment)
+                if self._following:
+                    self._tracker.expired(id, self._moment)
                 self._fences.gone(event, retracted=False)
                 self._remember(event, event.expires)
             elif kind == "fence":
                 self._drop_fence(id)
             else:
                 self._drop_subscription(id)
-        self._timeline.now = now
+        timeline.now = now
         self._past.forget(now)
         self._note(Reached, now)
 
@@ -572,7 +592,7 @@ class Service:
             detected = waiting.popleft()
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._tell(self._composites[event.composite_id], event)
-            self._enter(event, self._matcher.match_event(event, now=self._moment))
+            self._enter(event, self._subscriptions.wanting(event, self._moment))
             end = moment if event.end is None else event.end
             self._report(self._fences.take(event, end, self._moment))
             waiting += self._patterns.again(event, detected, moment)
@@ -618,9 +638,8 @@ class Service:
             self._live.add(event)
             self._timeline.ends(event.expires, "event", event.id)
         self._past = Past(state.expired)
-        self._matcher.add_subscriptions([_anywhere(s) for s in state.subscriptions.values()])
+        self._subscriptions.put_all([*state.subscriptions.values()])
         for subscription in state.subscriptions.values():
-            self._subscriptions[subscription.id] = subscription
             self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._recall(state)
         for composite in state.composites.values():
@@ -649,10 +668,10 @@ class Service:
         """Which pairs were told that do not follow from what is there now."""
         told: dict[str, list[int]] = {}
         events = [event for event in self._live if state.told.get(event.id)]
-        wanted = self._matcher.match_each(events, [self._moment] * len(events))
-        for event, ids in zip(events, wanted, strict=True):
+        wanted = self._subscriptions.wanting_each(events, [self._moment] * len(events))
+        for event, found in zip(events, wanted, strict=True):
             number, _ = self._live.numbered(event.id)
-            implied = {id for id in ids if not _follows(self._subscriptions[id])}
+            implied = {each.id for each in found if not follows(each)}
             for id in state.told[event.id] - implied:
                 if id in self._subscriptions:
                     told.setdefault(id, []).append(number)
@@ -661,29 +680,15 @@ class Service:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
-        self._matcher.check_invariants()
+        self._subscriptions.check_invariants()
         self._live.check_invariants()
         self._delivery.check_invariants()
-        assert len(self._matcher) == len(self._subscriptions)
-        assert all(self._visible(s.expires) for s in self._subscriptions.values())
+        assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
 
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
-
-
-def _follows(subscription: Subscription) -> bool:
-    return isinstance(subscription.region, Around)
-
-
-def _anywhere(subscription: Subscription) -> Subscription:
-    """What the matcher is told: the subscription, without a region that moves."""
-    if not _follows(subscription):
-        return subscription
-    s = subscription
-    where = None if s.where is None else s.filter
-    return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)
 
 
 @contextmanager
