@@ -150,7 +150,8 @@ class NaiveFences:
                 self._begin(what)
         else:
             assert isinstance(what, tuple)
-            self._moved(*what, moment)
+            subscriber, place = what
+            self._moved(subscriber, place, moment)
 
     def _reach(self, now: int) -> None:
         """Everything that is due before `now` (up to it if that is closed), moment by moment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,7 +44,8 @@ YARD = Box(0, 0, 10, 10)
 
 
 def fence(id: str = "f1", **given) -> Fence:
-    return Fence(id, **{"subscriber": "ops", "object": "truck", "region": YARD} | given)
+    usual: dict[str, Any] = {"subscriber": "ops", "object": "truck", "region": YARD}
+    return Fence(id, **usual | given)
 
 
 def fence_values() -> st.SearchStrategy[Fence]:
@@ -95,6 +97,7 @@ class Story:
 # --- the value ------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(fence_values())
 def test_a_fence_goes_through_json_arrow_and_pickle(made: Fence):
     assert fence_from_json(json.loads(json.dumps(fence_to_json(made)))) == made
@@ -165,7 +168,7 @@ def test_bad_fences_in_bulk_are_named_by_their_row():
 
 
 def test_objects_are_strings_and_numbers():
-    for value, who in ((1, 1.0), (1.0, 1.0), ("1", "1"), ("", ""), (True, None), (None, None)):
+    for value, who in ((1, 1.0), (1.0, 1.0), ("1", "1"), ("", ""), (True, None)):
         assert object_of({"truck": value}, "truck") == who
     assert object_of({"truck": float("nan")}, "truck") is None
     assert object_of({}, "truck") is None
@@ -421,7 +424,7 @@ def test_a_pair_takes_no_more_than_64_bytes():
         max_size=40,
     )
 )
-def test_what_is_dumped_goes_on_in_another(steps: list[tuple[int, int, object]]):
+def test_what_is_dumped_goes_on_in_another(steps: list[tuple[int, int, Any]]):
     fences = [
         fence("f1", on=TRANSITIONS, dwell=2, lost=5, margin_m=1),
         fence("f2", region=Circle(0, 5, 3), on={"enter", "exit", "cross"}, margin_m=2),

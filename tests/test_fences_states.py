@@ -14,7 +14,7 @@ from nearcast import Around, Box, Broker, Circle, Event, Fence, Point, Polygon, 
 from nearcast.broker.memory import MemoryStore
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import TRANSITIONS
-from nearcast.model.geometry import Space
+from nearcast.model.geometry import Region, Space
 from tests.naive_fences import NaiveFences, Told
 
 IDS = ("f1", "f2", "f3", "f4")
@@ -25,7 +25,7 @@ _HOLE = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
 
 
 def told_by(reply: Reply) -> list[Told]:
-    told = []
+    told: list[Told] = []
     for n in reply:
         assert n.transition is not None
         assert n.object is not None
@@ -40,7 +40,7 @@ class Fenced(RuleBasedStateMachine):
     hold = 0
     unit = 1.0
     """What a metre of the pools is."""
-    regions = (
+    regions: tuple[Region, ...] = (
         Box(-2, -2, 2, 2), Box(0, 0, 0, 4), Circle(0, 0, 2), Circle(3, 1, 1), Circle(1, 1, 0),
         Polygon([(-3, -3), (4, -3), (0, 4)]),
         Polygon([(-3, -3), (3, -3), (3, 3), (-3, 3)], [_HOLE]),

@@ -45,6 +45,7 @@ class Fences:
         self._ending: dict[str, Micros] = {}
         self._begun: list[str] = []
         self._received = 0
+        self._before: Micros = NEVER
         self._closed: Micros = NEVER
 
     def __len__(self) -> int:
@@ -96,6 +97,7 @@ class Fences:
             place = self._places.get(fence.subscriber or "")
         moment = NEVER if now is None else now
         self._begun.append(fence.id)
+        self._watch.reach(self._before, self._closed)
         return self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
 
     def _matching(self, wanted: Subscription, now: Micros | None) -> Iterator[tuple[Micros, Event]]:
@@ -201,7 +203,12 @@ class Fences:
 
     def reach(self, until: Micros, *, closing: bool) -> None:
         """Everything due before a moment has happened; `closing`: and then."""
-        self._watch.reach(until, until if closing else NEVER)
+        if until > self._before:
+            self._before = until
+        if closing and until > self._closed:
+            self._closed = until
+        if self._fences:
+            self._watch.reach(self._before, self._closed)
 
     # -- to be kept ------------------------------------------------------------------
 
@@ -226,7 +233,7 @@ class Fences:
                 assert known.fence.subscriber is not None
                 count = self._followed.get(known.fence.subscriber, 0)
                 self._followed[known.fence.subscriber] = count + 1
-        self._closed = saved.closed
+        self._before, self._closed = saved.before, saved.closed
         self._watch.load(saved, self._places)
 
     def remember(self) -> None:

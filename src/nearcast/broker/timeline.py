@@ -34,7 +34,7 @@ class Timeline:
         self.now: Micros | None = None
         self._ends: list[tuple[Micros, int, Kind, str]] = []
         """A heap; an entry that `_due` does not confirm is of something gone or renewed."""
-        self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}}
+        self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}, "fence": {}}
         """The number of the entry that counts."""
         self._count = 0
 

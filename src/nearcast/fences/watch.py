@@ -15,7 +15,7 @@ from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.errors import DuplicateIdError
 from nearcast.fences.arrays import Arrays
 from nearcast.fences.groups import Group, Groups, Key, Object, key_of
-from nearcast.fences.kernels import steps
+from nearcast.fences.kernels import judging, steps
 from nearcast.fences.kernels import tables as t
 from nearcast.fences.regions import boxes_of
 from nearcast.fences.saved import KnownFence, KnownObject, Saved, Visit
@@ -208,8 +208,8 @@ class Watch:
         if fence.margin_m and flags & (t.CROSS | t.OUTSIDE):
             flags |= t.DOUBTS
         if isinstance(region, Around):
-            kind, floats = geometry.CIRCLE, (0.0, 0.0, region.radius_m)
-            boxes = []
+            floats: tuple[float, ...] = (0.0, 0.0, region.radius_m)
+            kind, boxes = geometry.CIRCLE, []
         else:
             kind, floats = shape_floats(region)
             margin = fence.margin_m if flags & t.DOUBTS else 0.0
@@ -364,7 +364,7 @@ class Watch:
         group.following += 1
         tables = self._arrays.tables
         if tables.groups[group.row, t.WIDTH] < 0:
-            box = steps.circle_box(0.0, 0.0, max(fence.region.radius_m, 1e-3), self._globe)
+            box = judging.circle_box(0.0, 0.0, max(fence.region.radius_m, 1e-3), self._globe)
             width = min(int(region_grid.width_of(*box)), region_grid.WIDTHS - 1)
             tables.groups[group.row, t.WIDTH] = width
             self._arrays.track_cells(len(group.objects) + 1)
@@ -722,7 +722,7 @@ class Watch:
     def _give_back_late(self, items: Any, events: list[Event]) -> None:
         """Free the floats of extended positions that are nobody's last."""
         used = {offset for offset, _ in self._extent_of.values()}
-        freed = set()
+        freed: set[int] = set()
         for i, event in enumerate(events):
             offset = int(items[i, steps.I_OFFSET])
             if items[i, steps.I_KIND] != geometry.POINT and offset not in used | freed:
