@@ -502,15 +502,21 @@ def _gone(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for the child in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_compiler_ends_with_its_parent(folder, how):
-    """In the middle of its work, however the parent ends; what is in the cache is whole."""
-    script = BEFORE + textwrap.dedent("""
+@pytest.mark.parametrize("then", ["time.sleep(0.3)", "behind.settled(100)"], ids=["busy", "idle"])
+def test_the_compiler_ends_with_its_parent(folder, how, then):
+    """Whatever it does, and however the parent ends; what is in the cache is whole."""
+    script = (
+        BEFORE
+        + "behind.IDLE = 600.0\n"
+        + textwrap.dedent("""
         print(double(few), flush=True)
         while behind._behind._child is None: time.sleep(0.01)
-        time.sleep(0.3)
-        print(behind._behind._child._process.pid, flush=True)
+        pid = behind._behind._child._process.pid
+        THEN
+        print(pid, flush=True)
         time.sleep(60)
-    """)
+    """).replace("THEN", then)
+    )
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environment(folder), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
