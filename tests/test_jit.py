@@ -132,3 +132,12 @@ def test_a_mode_that_nobody_knows_is_refused(monkeypatch):
     monkeypatch.setenv("NEARCAST_JIT", "yes")
     with pytest.raises(ValidationError, match=r"NEARCAST_JIT.*yes"):
         jit.compiled()
+
+
+@pytest.mark.parametrize("source", kernel_files.kernel_sources(), ids=str)
+def test_kernels_name_their_arguments(source):
+    """What is compiled behind is known by the types of its arguments, one by one."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            assert node.args.vararg is None, node.name
+            assert node.args.kwarg is None, node.name

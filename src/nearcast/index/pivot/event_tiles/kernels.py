@@ -141,9 +141,19 @@ def insert_many(
 
 
 @brief_kernel
-def insert_few(*given):
+def insert_few(
+    start, count, attr, value, expires,
+    n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+    live, limit, dim_low, dim_scale, hull_low, hull_high, full, alive, t_expires, codes, t_rows,
+    where, columns, rows, first, root,
+):  # fmt: skip
     """`insert_many` for a few."""
-    return insert_many(*given)
+    return insert_many(
+        start, count, attr, value, expires,
+        n_attr, n_low, n_high, n_kid, n_split, n_at, n_bottom, n_top,
+        live, limit, dim_low, dim_scale, hull_low, hull_high, full, alive, t_expires, codes, t_rows,
+        where, columns, rows, first, root,
+    )  # fmt: skip
 
 
 @inlined

@@ -215,9 +215,9 @@ def insert_many(tiles, c_attr, rows, first, root):
 
 
 @brief_kernel
-def insert_few(*given):
+def insert_few(tiles, c_attr, rows, first, root):
     """`insert_many` for a few."""
-    return insert_many(*given)
+    return insert_many(tiles, c_attr, rows, first, root)
 
 
 @kernel

@@ -366,9 +366,9 @@ def match_event(pack, c_attr, start, attr, value, columns, at, counters):
 
 
 @brief_kernel
-def match_event_briefly(*given):
+def match_event_briefly(pack, c_attr, start, attr, value, columns, at, counters):
     """`match_event` where it takes no longer than to get the GIL back."""
-    return match_event(*given)
+    return match_event(pack, c_attr, start, attr, value, columns, at, counters)
 
 
 @kernel
