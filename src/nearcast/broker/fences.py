@@ -176,12 +176,11 @@ class Fences:
         """The next moment before `until` at which something happens; `closing`: or then."""
         if self.idle:
             return None
-        if closing:
-            self._closed = max(self._closed, until)
         at = self._watch.due()
         if self._held:
             at = min(at, self._held[0][0])
-        return at if at < until or at <= self._closed else None
+        closed = max(self._closed, until) if closing else self._closed
+        return at if at < until or at <= closed else None
 
     def decide(self, moment: Micros, now: Micros) -> list[Crossing]:
         """What happens at the moment that `due` named: first what was held back, then timers."""

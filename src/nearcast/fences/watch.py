@@ -333,6 +333,8 @@ class Watch:
             for track in list(group.objects.values()):
                 self._free_track(track)
             self._groups.remove(group)
+            if not self._rows:
+                tables.counters[t.HEAP] = 0  # no timer holds any more
         elif tables.groups[group.row, t.LONGEST] >= 0 and steps.forget(
             self._arrays.packed, group.row
         ):
