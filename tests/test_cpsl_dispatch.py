@@ -100,11 +100,12 @@ def test_events_find_what_they_satisfy(wanted: list[ast.Primitive], events: list
             match = match if node.reader is None else node.reader.check(event, "planar")
             if match is not None:
                 found[node.order] = (dict(match.bindings), match.opens)
-        assert found == {
-            node.order: (dict(match.bindings), match.opens)
-            for node in nodes
-            if (match := evaluate(node.leaf.primitive(), event, "planar")) is not None
-        }
+        wanted_of = {}
+        for node in nodes:
+            match = evaluate(node.leaf.primitive(), event, "planar")
+            if match is not None:
+                wanted_of[node.order] = (dict(match.bindings), match.opens)
+        assert found == wanted_of
     for node in nodes:
         dispatch.remove(node)
     assert not dispatch.matching
@@ -130,7 +131,7 @@ def test_what_many_share_is_left_to_the_matcher():
 def test_a_number_is_no_truth_value_and_is_compared_as_a_float():
     detector = Detector("planar")
     detector.add(Composite("c", text=f"ARITH: a = 1 || ARITH: a = {2**53}"))
-    given = [True, 1, 1.0, "1", 2**53, 2**53 + 1]
+    given: list[Any] = [True, 1, 1.0, "1", 2**53, 2**53 + 1]
     found = detector.feed([Event(f"e{i}", {"a": a}, end=i) for i, a in enumerate(given)])
     assert [one.parts for one in found] == [("e1",), ("e2",), ("e4",), ("e5",)]
 

@@ -96,7 +96,7 @@ class Graph:
         self._waiting_start: list[NotFixed | Period] = []
         self._serial = 0
         self._orders = 0
-        self._arrivals: list[tuple[int, int, int, Node, Instance]] = []
+        self.arrivals: list[tuple[int, int, int, Node, Instance]] = []
         self._pushed = 0
         self.found: list[tuple[Registration, Instance]] = []
         self.barred: frozenset[str] = frozenset()
@@ -128,22 +128,24 @@ class Graph:
             name = parent.names[port]
             given = instance if name is None else instance.bound(name)
             self._pushed += 1
-            heappush(self._arrivals, (parent.order, port, self._pushed, parent, given))
+            heappush(self.arrivals, (parent.order, port, self._pushed, parent, given))
 
-    def enter(self, primitive: Primitive, instance: Instance, passed: Sequence[int] | None) -> None:
+    def enter(
+        self, primitive: Primitive, instance: Instance, passed: Sequence[int] | None = None
+    ) -> None:
         """A plain event that satisfies a primitive, up the graph.
 
         `passed` are the location tests that the index has found to hold, None if it was not asked.
         """
-        self.emit(primitive, instance)
+        if primitive.parents or primitive.roots:
+            self.emit(primitive, instance)
         if primitive.places:
             point = instance.point
             for node in primitive.places:
-                if point is None:
-                    holds = node.holds(instance)
-                else:
-                    holds = node.holds_at(point.x, point.y, instance)
-                if holds:
+                holds = None
+                if point is not None:
+                    holds = (node.tell or node.teller())(point.x, point.y)
+                if holds or (holds is None and node.holds(instance)):
                     self._pass(node, instance)
         elif primitive.order in self.locations:
             if passed is None:
@@ -173,7 +175,7 @@ class Graph:
 
     def settle(self) -> None:
         """Deliver what is under way: inner nodes first, the inputs of a node in their order."""
-        arrivals = self._arrivals
+        arrivals = self.arrivals
         while arrivals:
             _, port, _, node, instance = heappop(arrivals)
             node.receive(port, instance, self)

@@ -332,7 +332,7 @@ class Detector:
         timers = graph.timers
         kind = GlobeInstance if graph.relations.globe else Instance
         matched, places = self._matched(ready)
-        find = graph.dispatch.find
+        find, nested = graph.dispatch.find, self.nested
         for row, (end, _, start, event) in enumerate(ready):
             while timers.due and timers.due[0][0] < end:
                 graph.fire()
@@ -344,7 +344,7 @@ class Detector:
                 continue
             graph.step += 1
             serial = graph.serial()
-            if self.nested:
+            if nested:
                 event = _with_lineage(event, serial)
                 if event.lineage.depth >= DEEPEST:
                     continue
@@ -358,9 +358,12 @@ class Detector:
                         continue
                     if match.bindings or match.opens:
                         instance = plain.knowing(match.bindings, match.opens)
-                passed = None if places is None else places.get((row, primitive.order))
-                graph.enter(primitive, instance, passed)
-            graph.settle()
+                if places is None:
+                    graph.enter(primitive, instance)
+                else:
+                    graph.enter(primitive, instance, places.get((row, primitive.order)))
+            if graph.arrivals:
+                graph.settle()
             graph.barred = _NOBODY
             if graph.found:
                 self._collect(found)

@@ -92,14 +92,13 @@ class Dispatch:
         attributes: Mapping[str, Value] = event.attributes
         tables = self._by_value
         for name, value in attributes.items():
-            table = tables.get(name)
-            if table is None:
+            if name not in tables:
                 continue
             if isinstance(value, int):
                 if isinstance(value, bool):
                     continue
                 value = float(value)
-            for primitive in table.get(value, ()):
+            for primitive in tables[name].get(value, ()):
                 for other, test in primitive.tests:
                     given = attributes.get(other)
                     if given is None or not test(given):

@@ -178,7 +178,7 @@ def check(detector: Detector) -> None:
     """Structure and boundedness: see `Detector.check_invariants`."""
     graph = detector._graph
     assert not graph.found, "a step was left unfinished"
-    assert not graph._arrivals, "a step was left unfinished"
+    assert not graph.arrivals, "a step was left unfinished"
     uses: dict[Node, int] = {}
     reachable: set[Node] = set()
     for registration in detector._registrations.values():

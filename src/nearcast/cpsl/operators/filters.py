@@ -44,7 +44,7 @@ def decided(kind: str, params: tuple[Any, ...], relations: Relations) -> Decided
     """
     if relations.globe or kind == "same-place":
         return lambda *_: None
-    numbers = array("d", params[0])
+    numbers = array("d", params[0]).tolist()
     xs, ys = numbers[::2], numbers[1::2]
     left, right, low, high = min(xs), max(xs), min(ys), max(ys)
     if kind != "distance":

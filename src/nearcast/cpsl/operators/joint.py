@@ -75,7 +75,10 @@ class Joint(Node):
             self._drop(port, arrival, run)
 
     def _new_queues(self) -> tuple[Queue, ...]:
-        return tuple([Queue(self.joining) for _ in range(self.constraints.ports)])
+        joining = self.joining
+        if self.constraints.ports == 2:
+            return Queue(joining), Queue(joining)
+        return tuple([Queue(joining) for _ in range(self.constraints.ports)])
 
     # -- choosing --------------------------------------------------------------
 
@@ -312,7 +315,9 @@ class Joint(Node):
         """An instance of which the last known use is over."""
         if self.queues is None:  # restored without any: it was taken before the save
             return
-        if self.supports.until(token) < run.now:
+        if self.constraints.ports < 3:  # nothing but time keeps an instance here
+            self.queues[port].remove(token)
+        elif self.supports.until(token) < run.now:
             self.supports.clear(token)
             self._review(port, token, run)
 

@@ -55,7 +55,7 @@ class Alias(Node):
 class Filter(Node):
     """A unary test: the instances that pass, as they are."""
 
-    __slots__ = ("_decided", "_test", "kind", "params", "relations")
+    __slots__ = ("_test", "kind", "params", "relations", "tell")
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Filter(Node):
         self.params = params
         self.relations = relations
         self._test: Test | None = None  # both are made when first needed
-        self._decided: Decided | None = None
+        self.tell: Decided | None = None
 
     def holds(self, instance: Instance) -> bool:
         """Whether an instance passes."""
@@ -78,12 +78,10 @@ class Filter(Node):
             self._test = unary(self.kind, self.params, self.relations)
         return self._test(instance)
 
-    def holds_at(self, x: float, y: float, instance: Instance) -> bool:
-        """Whether an instance at a point passes: mostly a few comparisons tell."""
-        if self._decided is None:
-            self._decided = decided(self.kind, self.params, self.relations)
-        found = self._decided(x, y)
-        return self.holds(instance) if found is None else found
+    def teller(self) -> Decided:
+        """Whether a point passes, where a few comparisons tell; kept as `tell`."""
+        self.tell = decided(self.kind, self.params, self.relations)
+        return self.tell
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
