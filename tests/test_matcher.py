@@ -1251,7 +1251,8 @@ def test_spots_are_those_of_the_events_that_match(space: Space, index: str):
         x = x + 180.0 if x < 0 and space == "globe" and i % 2 else x
         location: Any = Point(x, y)
         if i % 10 == 0:
-            location = Box(x, y, min(x + 50 * unit, 180.0), y + 50 * unit)
+            east = x + 50 * unit
+            location = Box(x, y, min(east, 180.0) if space == "globe" else east, y + 50 * unit)
         elif i % 10 == 1:
             location = None
         places[f"e{i}"] = location

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from nearcast.bench.experiments import reach
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
@@ -37,6 +38,7 @@ _SWEEPS = {
     "alpha": "fig. 14: messages, by α",
     "city": "city: messages",
     "cabs": "cabs: messages",
+    "reach": reach.SERVE,
 }
 _PER = 1000  # steps
 
@@ -83,6 +85,8 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         found = cab_scene(plan.number("subscribers"), plan.number("steps"), plan.seed)
         if found is not None:
             yield _trial("cabs", found, _runs(methods), {"subscribers": found.size})
+    if "reach" in chosen:
+        yield from reach.trials(plan)
 
 
 def _tuned(plan: Plan, chosen: Sequence[str], side: int) -> Iterator[Trial]:
@@ -197,8 +201,8 @@ def _numbers(out: Outcome) -> dict[str, int]:
 
 
 def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
-    found = [*_rivals(measurements), *_betas(measurements)]
-    ran = [m for m in measurements if m.contender not in (FLOOR, EVERY)]
+    found = [*_rivals(measurements), *_betas(measurements), *reach.claims(measurements)]
+    ran = [m for m in measurements if m.contender not in (FLOOR, EVERY) and "missed" in m.memory]
     if ran:
         missed = float(sum(m.memory["missed"] + m.memory["late"] for m in ran))
         found.append(Claim("missed notifications, all runs", missed, "", 0.0, "at most"))
@@ -303,6 +307,8 @@ EXPERIMENT = Experiment(
         Setting("beta", (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0.5, 1.0), "fixed β"),
         Setting("cells", (200, 400, 600, 800, 1000), (100,), "N of the N × N grid"),
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 0.9), (0.5,), "idGM's α"),
+        Setting("movers", (500, 2000, 4000), (50, 100), "for reach: who all want everything"),
+        Setting("events", (100,), (10,), "for reach: timed, after as many to warm up"),
     ),
     trials=_trials,
     claims=_claims,
