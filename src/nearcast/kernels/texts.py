@@ -183,7 +183,7 @@ def code_names(offsets, data, codes, firsts):
     """Number names (Arrow's layout) in the order in which they come: codes by position.
 
     Where each comes first goes to `firsts`. Returns how many there are, −1 where there are more
-    than `firsts` has room for, or long ones. A third of the time that Arrow takes.
+    than `firsts` has room for, or long ones. Half of the time that Arrow takes.
     """
     table = np.full(4 * MOST_NAMES, -1, np.int32)
     mask = np.uint64(table.size - 1)

@@ -1,8 +1,8 @@
 """Few events in small blocks, past which many clauses go once: `pivot` before it has tiles.
 
-To plan tiles takes some microseconds a clause, and pays when many events come. The events of
-one batch are arranged in a millisecond or two, and a clause goes past them in a tenth of a
-microsecond. See `kernels` for how.
+To plan tiles takes nearly a microsecond a clause on two cores, and pays when many events come.
+Ten thousand events are arranged in four milliseconds, and a clause of `mo` goes past them in
+0.17 µs on one core; one of `di`, which has no place, in 3.4. See `kernels` for how.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Events lie in slabs along one column, and in a slab in blocks along another (x and y where
 there are places), so that a clause meets few blocks. For each of the frequent columns a block
 has 32 bins, and for each bin a word: which events
-lie below. Two words tell which lie between the bins of an interval's ends, and after three or
-four predicates no bit is left. What is left is compared exactly.
+lie below. Two words tell which lie between the bins of an interval's ends, and after a few
+predicates no bit is left. What is left is compared exactly.
 """
 
 from __future__ import annotations
