@@ -20,6 +20,8 @@ from nearcast.model.codec import (
     event_to_json,
     events_from_json,
     events_to_json,
+    fence_from_json,
+    fence_to_json,
     subscription_from_json,
     subscription_to_json,
     subscriptions_from_json,
@@ -549,12 +551,13 @@ def test_garbage_for_a_subscription_raises_nothing_else(given):
 
 def test_the_examples_of_the_documentation_are_read():
     page = (Path(__file__).parents[1] / "docs" / "wire.md").read_text()
-    event, subscription = map(
+    event, subscription, fence = map(
         json.loads, re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     )
     assert event_to_json(event_from_json(event), source="/shops/7") == event
     delivery = {name: subscription[name] for name in ("sink", "protocol")}
     assert subscription_to_json(subscription_from_json(subscription), delivery) == subscription
+    assert fence_to_json(fence_from_json(fence)) == fence
 
 
 def test_json_needs_no_arrow():
