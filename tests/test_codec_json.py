@@ -557,7 +557,8 @@ def test_the_examples_of_the_documentation_are_read():
     assert event_to_json(event_from_json(event), source="/shops/7") == event
     delivery = {name: subscription[name] for name in ("sink", "protocol")}
     assert subscription_to_json(subscription_from_json(subscription), delivery) == subscription
-    assert fence_to_json(fence_from_json(fence)) == fence
+    written = fence_to_json(fence_from_json(fence))
+    assert {name: written[name] for name in fence} == fence
 
 
 def test_json_needs_no_arrow():

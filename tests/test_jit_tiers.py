@@ -586,6 +586,7 @@ def test_threads_that_call_while_it_switches(folder):
         def work(kernel, right):
             while not over:
                 if kernel(few) != right: wrong.append(kernel)
+        time.sleep(0.001)  # the compiler behind needs the interpreter, too
         threads = [Thread(target=work, args=pair) for pair in [(squares, 14), (double, 28)] * 2]
         for thread in threads: thread.start()
         time.sleep(0.2)
