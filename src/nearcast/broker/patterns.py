@@ -171,4 +171,7 @@ def _timed(event: Event, start: Micros, end: Micros) -> Event:
     """The event with its times said."""
     if event.start == start and event.end == end and type(event) is Event:
         return event
-    return Event(event.id, event.attributes, event.keywords, event.location, min(start, end), end)
+    return Event(
+        event.id, event.attributes, event.keywords, event.location, min(start, end), end,
+        source=event.source,
+    )  # fmt: skip

@@ -263,6 +263,7 @@ class CompositeEvent(Event):
         put(self, "start", start)
         put(self, "end", end)
         put(self, "expires", expires)
+        put(self, "source", None)
 
     @property
     def location(self) -> Location | None:
