@@ -274,4 +274,4 @@ def test_a_composite_event_leaves_the_ids_of_a_batch_alone():
     broker.detect(Composite("c", "ops", "ARITH: a = 1"))
     told = broker.publish_many([Event("x", {"a": 1}, end=S), Event("c#1", {"a": 2}, end=2 * S)])
     assert [(n.event.id) for n in told] == ["c#2"]
-    assert {"x", "c#1", "c#2"} == set(broker._live.ids())
+    assert {"x", "c#1", "c#2"} == set(broker._live.keys())

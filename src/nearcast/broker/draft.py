@@ -25,9 +25,11 @@ class Draft:
         self.requests: dict[str, int] = {}
         self.changes: list[Change] = []
 
-    def tell(self, to: Subscription | Composite, event: Event, at: Micros) -> None:
-        """A pair that was not told before."""
-        told = Notification(to.id, to.subscriber, event, at)
+    def tell(
+        self, to: Subscription | Composite, event: Event, at: Micros, seq: int | None = None
+    ) -> None:
+        """A pair that was not told before, under its number."""
+        told = Notification(to.id, to.subscriber, event, at, seq)
         self.notifications.append(told)
         if self.remembers:
             self.changes.append(Told(told))

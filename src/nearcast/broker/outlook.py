@@ -46,7 +46,7 @@ class Outlook:
         self._now = timeline.now
         """How far time has come."""
         self._seen: dict[str, tuple[Event, Micros]] = {}
-        """Events of this call that are new, the last under each id, and when each came."""
+        """Events of this call that are new, the last under each key, and when each came."""
 
     def arrival(self, event: Event) -> Arrival | None:
         """The next event; None if it is a repetition. Raises what forbids it to come."""
@@ -56,9 +56,9 @@ class Outlook:
             check_space(event.location, self._space, "location")
         if len(event.attributes) > _MOST or len(event.keywords) > _MOST:
             raise ValidationError("event", event.id, f"give at most {_MOST} attributes and words")
-        present, id = self.present, event.id
-        known, came = self._seen.get(id) or (self._live.get(id), NEVER)
-        if (known is not None or id in self._past) and self._repeats(known, came, event):
+        present, key = self.present, event.key
+        known, came = self._seen.get(key) or (self._live.get(key), NEVER)
+        if (known is not None or key in self._past) and self._repeats(known, came, event):
             self._now = present
             return None
         start, end = self._timeline.interval(event, present)
@@ -66,9 +66,11 @@ class Outlook:
         if self._timeline.clock is None:
             self.present = now = max(now, end)
         if known is not None and self._holds(known) and _valid(known, now):
-            raise DuplicateIdError("event", id, "retract it first, or publish under another id")
+            raise DuplicateIdError(
+                "event", event.id, "retract it first, or publish under another id"
+            )
         self._now = now
-        self._seen[id] = event, now
+        self._seen[key] = event, now
         return Arrival(event, start, end, now)
 
     def _holds(self, known: Event) -> bool:

@@ -16,7 +16,7 @@ REMEMBERED = 100_000
 
 
 def content_of(event: Event) -> bytes:
-    """A digest of all that an event says beside its id; equal events have equal ones."""
+    """A digest of all that an event says beside its id and source; equal events have equal ones."""
     attributes = sorted(
         (name, float(value) if type(value) is int else value)
         for name, value in event.attributes.items()
@@ -41,19 +41,19 @@ class Past:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __contains__(self, id: object) -> bool:
-        return id in self._known
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
 
-    def keep(self, id: str, content: bytes, until: Micros) -> None:
+    def keep(self, key: str, content: bytes, until: Micros) -> None:
         """An event has expired."""
-        self._known.pop(id, None)
-        self._known[id] = content, until
+        self._known.pop(key, None)
+        self._known[key] = content, until
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
 
     def holds(self, event: Event, now: Micros) -> bool:
         """Whether an equal event has expired, and is remembered."""
-        content, until = self._known.get(event.id, (b"", now))
+        content, until = self._known.get(event.key, (b"", now))
         return now < until and content == content_of(event)
 
     def forget(self, now: Micros) -> None:

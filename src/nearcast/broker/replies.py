@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import overload
 
@@ -20,13 +20,15 @@ class Notification:
     """This event matches this subscription: told once.
 
     `subscription_id` may be a composite's id; then `event` is the composite event. `at` is
-    the broker's time when it told, in microseconds.
+    the broker's time when it told, in microseconds. `seq` is its number among all that the
+    subscriber was ever told, from 1 and without holes; None where nobody is named.
     """
 
     subscription_id: str
     subscriber: str | None
     event: Event
     at: Micros
+    seq: int | None = field(default=None, compare=False)
 
 
 class Reply(Sequence[Notification]):

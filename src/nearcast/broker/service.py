@@ -6,29 +6,33 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from nearcast.broker.delivery import Delivery
-from nearcast.broker.draft import Draft
 from nearcast.broker.live import LiveEvents
-from nearcast.broker.memory import NoStore
+from nearcast.broker.outlet import Outlet
 from nearcast.broker.outlook import Arrival, Outlook
 from nearcast.broker.past import REMEMBERED_FOR, Past, content_of
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
+    Acknowledged,
     Change,
     Detecting,
     Expired,
     Gone,
+    Kept,
     Moved,
+    Page,
     Published,
     Reached,
+    Saved,
     Sink,
     State,
     Store,
     Subscribed,
     Unsubscribed,
 )
+from nearcast.broker.replay import replay
 from nearcast.broker.replies import Reply
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import Micros, Time
@@ -54,6 +58,7 @@ from nearcast.model.subscriptions import Subscription
 __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
+_FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
 
 
 class Service:
@@ -87,10 +92,12 @@ class Service:
         self._past = Past({})
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
-        self._store: Store = NoStore() if store is None else store
-        self._sinks = tuple(sinks)
-        self._remembers = store is not None
-        self._draft = Draft(self._remembers)
+        self._since_saved = 0
+        """How much patterns were given since the store has known what they wait for."""
+        self._most_inputs = _FEW_INPUTS
+        """When it is told again: saving costs what is pending, and so is paid by as many inputs."""
+        self._outlet = Outlet(store, sinks)
+        self._draft = self._outlet.draft()
         self._restore()
 
     @property
@@ -201,6 +208,7 @@ class Service:
         else:
             told = self._live.matching(old, self.now)
             self._delivery.keep(old.id, [number for number, _ in told])
+            self._note(Kept, old.id, tuple(event.key for _, event in told))
 
     def _register(self, subscription: Subscription) -> None:
         self._subscriptions[subscription.id] = subscription
@@ -231,6 +239,8 @@ class Service:
         if old == composite:
             return self._answer()
         self._patterns.check(composite)
+        if not self._composites:
+            self._save_patterns()
         if old is not None:
             self._patterns.remove(composite.id)
         self._patterns.add(composite, self.now)
@@ -250,6 +260,8 @@ class Service:
             self._patterns.forget(id)
             del self._composites[id]
             self._note(Unsubscribed, id)
+            if not self._composites:
+                self._save_patterns()
         elif id in self._subscriptions:
             self._drop_subscription(id)
         else:
@@ -305,7 +317,7 @@ class Service:
         if given and self._timeline.clock is not None:
             assert outlook.present is not None
             self._move_to(outlook.present)
-        self._awaited = {arrival.event.id for arrival in coming} if self._composites else set()
+        self._awaited = {arrival.event.key for arrival in coming} if self._composites else set()
         for first in range(0, len(coming), _TOGETHER):
             some = coming[first : first + _TOGETHER]
             wanted = self._matcher.match_each(
@@ -318,12 +330,15 @@ class Service:
         return self._answer()
 
     def _outlook(self) -> Outlook:
+        self._outlet.check()
         return Outlook(self._timeline, self._live, self._past, self.space)
 
     def _happen(self, arrival: Arrival, wanted: Sequence[str]) -> None:
         """An event comes, now that time has come to it."""
         event, start, end, _ = arrival
+        self._note(Published, event)
         self._enter(event, wanted)
+        self._since_saved += 1
         self._compose(self._patterns.take(event, start, end), end)
 
     def _enter(self, event: Event, wanted: Sequence[str]) -> None:
@@ -332,8 +347,7 @@ class Service:
             self._remember(event, self._moment)
             return
         self._live.add(event)
-        self._timeline.ends(event.expires, "event", event.id)
-        self._note(Published, event)
+        self._timeline.ends(event.expires, "event", event.key)
         following = self._following
         for id in wanted:
             if id not in following:
@@ -342,29 +356,43 @@ class Service:
             followers = [id for id in wanted if id in following]
             self._heed(self._tracker.published(event, followers, self._moment))
 
-    def retract(self, event_id: str) -> Reply:
+    def retract(self, event_id: str, source: str | None = None) -> Reply:
         """Take a live event back; raises UnknownIdError.
 
-        What was told stays told, and patterns have seen what they have seen.
+        Without a source it is the one live event that has the id. What was told stays told, and
+        patterns have seen what they have seen.
         """
         check_id(event_id, "event_id")
+        if source is not None:
+            check_id(source, "source")
         self._begin()
-        if event_id not in self._live:
-            raise UnknownIdError("event", event_id, "it may have expired; check the id")
-        self._live.retract(event_id)
-        self._timeline.forget("event", event_id)
-        self._tracker.expired(event_id, self._moment)
-        self._note(Gone, event_id)
+        key = self._key_of(event_id, source)
+        self._live.retract(key)
+        self._timeline.forget("event", key)
+        self._tracker.expired(key, self._moment)
+        self._note(Gone, key)
         return self._answer()
+
+    def _key_of(self, id: str, source: str | None) -> str:
+        """The key of a live event; an id alone means the one that has it."""
+        keys = self._live.under(id)
+        if source is not None:
+            wanted = Event(id, source=source).key
+            keys = [key for key in keys if key == wanted]
+        if not keys:
+            raise UnknownIdError("event", id, "it may have expired; check the id")
+        if len(keys) > 1:
+            raise ValidationError("event_id", id, f"{len(keys)} events have it: name the source")
+        return keys[0]
 
     def _remember(self, event: Event, since: Micros) -> None:
         """An event is over; it may be repeated. A composite event is published by nobody."""
         if isinstance(event, CompositeEvent):
-            self._note(Gone, event.id)
+            self._note(Gone, event.key)
             return
         content, until = content_of(event), since + REMEMBERED_FOR
-        self._past.keep(event.id, content, until)
-        self._note(Expired, event.id, content, until)
+        self._past.keep(event.key, content, until)
+        self._note(Expired, event.key, content, until)
 
     # -- movers ------------------------------------------------------------------
 
@@ -412,6 +440,7 @@ class Service:
                 number, event = self._live.numbered(message.event_id)
                 if self._delivery.first(id, number):
                     self._tell(self._subscriptions[id], event)
+                    self._note(Kept, id, (event.key,))
                 self._tracker.delivered(id, message.event_id)
 
     # -- time --------------------------------------------------------------------
@@ -423,12 +452,18 @@ class Service:
         nothing. With a clock, time is the clock's, and `to` is left out. Location requests
         that wait for too long are repeated.
         """
-        self._move_to(self._timeline.target(to), closing=True)
+        self._outlet.check()
+        target = self._timeline.target(to)
+        if self._composites:
+            self._note(Reached, target, True)
+            self._since_saved += 1
+        self._move_to(target, closing=True)
         self._heed(self._tracker.due(self._moment))
         return self._answer()
 
     def _begin(self) -> None:
         """Come to the clock's time, where there is a clock."""
+        self._outlet.check()
         present = self._timeline.present()
         if present is not None:
             self._move_to(present)
@@ -474,6 +509,7 @@ class Service:
         while waiting:
             detected = waiting.popleft()
             event = self._patterns.named(detected, self._is_taken, self._moment)
+            self._note(Published, event)
             self._tell(self._composites[event.composite_id], event)
             self._enter(event, self._matcher.match_event(event, now=self._moment))
             waiting += self._patterns.again(event, detected, moment)
@@ -485,7 +521,7 @@ class Service:
     # -- answers -----------------------------------------------------------------
 
     def _tell(self, to: Subscription | Composite, event: Event) -> None:
-        self._draft.tell(to, event, self._moment)
+        self._draft.tell(to, event, self._moment, self._outlet.next(to.subscriber))
 
     def _note(self, change: Callable[..., Change], *of: Any) -> None:
         """Let the store, if there is one, remember a change."""
@@ -494,32 +530,85 @@ class Service:
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
-        draft, self._draft = self._draft, Draft(self._remembers)
-        if draft.changes:
-            self._store.commit(draft.changes)
-        for sink in self._sinks:
-            for notification in draft.notifications:
-                sink.deliver(notification)
-        return draft.reply()
+        if self._composites and self._since_saved > self._most_inputs:
+            self._save_patterns()
+        draft, self._draft = self._draft, self._outlet.draft()
+        return self._outlet.send(draft)
+
+    def together(self, calls: Iterable[Callable[[], Reply]]) -> list[Reply | NearcastError]:
+        """Make calls of this broker, and commit what they change in one transaction.
+
+        Answers, notifications and requests leave when that is done: one sync of the disk for
+        all. A call that is refused has its error for an answer; the others are made all the same.
+        """
+        return self._outlet.together(calls)
+
+    # -- outboxes ------------------------------------------------------------------
+
+    def notifications(self, subscriber: str, after: int | None = None, limit: int = 1000) -> Page:
+        """What a subscriber was told, from the store: after a number, or what it has not yet.
+
+        Without `after`, after what it has acknowledged.
+        """
+        check_id(subscriber, "subscriber")
+        store = self._outlet.store
+        _check_count("limit", limit, 1)
+        if after is None:
+            after = store.cursor(subscriber)
+        _check_count("after", after, 0)
+        return store.outbox(subscriber, after, limit)
+
+    def ack(self, subscriber: str, upto: int) -> Reply:
+        """A subscriber has everything up to a number: the store need not keep it any longer."""
+        check_id(subscriber, "subscriber")
+        _check_count("upto", upto, 0)
+        self._outlet.check()
+        last = self._outlet.last(subscriber)
+        if upto > last:
+            raise ValidationError("upto", upto, f"{subscriber!r} was told of {last} so far")
+        if upto > self._outlet.store.cursor(subscriber):
+            self._note(Acknowledged, subscriber, upto)
+        return self._answer()
+
+    def log(self, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, Event]]:
+        """Events in the order they came, each behind its offset in the store's log."""
+        _check_count("after", after, 0)
+        _check_count("limit", limit, 1)
+        return self._outlet.store.log(after, limit)
+
+    # -- the end -------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it: the store is let go of, and every later call is refused. Twice is harmless."""
+        self._outlet.stop("it was closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # -- going on ------------------------------------------------------------------
 
     def _restore(self) -> None:
         """Begin where a store left off. Whoever moves is asked for a report."""
-        state = self._store.load()
+        state = self._outlet.load()
         self._timeline.now = state.now
-        for event in state.events.values():
+        for key, event in state.events.items():
             self._live.add(event)
-            self._timeline.ends(event.expires, "event", event.id)
+            self._timeline.ends(event.expires, "event", key)
         self._past = Past(state.expired)
         self._matcher.add_subscriptions([_anywhere(s) for s in state.subscriptions.values()])
         for subscription in state.subscriptions.values():
             self._subscriptions[subscription.id] = subscription
             self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._recall(state)
-        for composite in state.composites.values():
-            self._patterns.add(composite, self.now)
-            self._composites[composite.id] = composite
+        self._composites = state.composites
+        if state.patterns is not None:
+            self._patterns.load(state.patterns)
+        replay(self._patterns, state.inputs, self.now)
+        self._patterns.wait(self._timeline.hold)
+        self._since_saved = len(state.inputs)
         for moved in sorted(state.places.values(), key=lambda each: each.at):
             self._tracker.moved(moved.subscriber, moved.place, moved.at)
         for subscription in state.subscriptions.values():
@@ -529,16 +618,19 @@ class Service:
     def _recall(self, state: State) -> None:
         """Which pairs were told that do not follow from what is there now."""
         told: dict[str, list[int]] = {}
-        events = [event for event in self._live if state.told.get(event.id)]
-        wanted = self._matcher.match_each(events, [self._moment] * len(events))
-        for event, ids in zip(events, wanted, strict=True):
-            number, _ = self._live.numbered(event.id)
-            implied = {id for id in ids if not _follows(self._subscriptions[id])}
-            for id in state.told[event.id] - implied:
-                if id in self._subscriptions:
-                    told.setdefault(id, []).append(number)
+        for key, ids in state.told.items():
+            number, _ = self._live.numbered(key)
+            for id in ids:
+                told.setdefault(id, []).append(number)
         for id, numbers in told.items():
             self._delivery.keep(id, numbers)
+
+    def _save_patterns(self) -> None:
+        """Let the store know what patterns wait for, so that it need not give it all again."""
+        self._since_saved = 0
+        if self._draft.remembers:
+            self._note(Saved, self._patterns.dump())
+            self._most_inputs = _FEW_INPUTS + 4 * self._patterns.pending
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
@@ -548,6 +640,11 @@ class Service:
         assert len(self._matcher) == len(self._subscriptions)
         assert all(self._visible(s.expires) for s in self._subscriptions.values())
         assert all(self._visible(event.expires) for event in self._live)
+
+
+def _check_count(field: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValidationError(field, value, f"give a whole number of at least {least}")
 
 
 def _valid(expires: Micros | None, now: Micros) -> bool:

@@ -71,7 +71,8 @@ def event_to_json(
 ) -> dict[str, Any]:
     """The event as an object `json.dumps` takes; what is not set is left out.
 
-    `source` stands in for the event's own. NaN and the infinities are no JSON: an attribute that has one raises a ValidationError.
+    `source` stands in for the event's own. NaN and the infinities are no JSON: an attribute that
+    has one raises a ValidationError.
     """
     feature: dict[str, Any] = {
         "type": "Feature",
