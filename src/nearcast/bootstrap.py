@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Any, Self
 
 from nearcast.broker.ports import Sink, Store
 from nearcast.broker.service import Service
 from nearcast.broker.timeline import Clock
 from nearcast.model.geometry import Box, Space
+from nearcast.storage.opening import open_store
 
 __all__ = ["Broker"]
 
@@ -43,3 +46,21 @@ class Broker(Service):
             max_ahead=max_ahead, clock=clock, index=index, composite_life=composite_life,
             store=store, sinks=sinks,
         )  # fmt: skip
+
+    @classmethod
+    def open(
+        cls, url: str | os.PathLike[str], space: Space = "globe", safe_region: str = "disc",
+        **settings: Any,
+    ) -> Self:  # fmt: skip
+        """A broker that survives its process: what a call answers is on disk before it does.
+
+        `url` is a file, made if it is not there, `sqlite:///file` or `memory:`; the other
+        settings are the broker's. One process at a time. Close it, or use it as a context
+        manager. If the disk fails it stops, and every later call says so: open it again then.
+        """
+        store = open_store(url, space)
+        try:
+            return cls(space, safe_region, store=store, **settings)
+        except BaseException:
+            store.close()
+            raise

@@ -128,7 +128,8 @@ class MemoryStore:
     def _remember(self, change: Change) -> None:
         state = self._state
         if _is_input(state, change):
-            state.inputs.append(Input(state.now, change))  # type: ignore[arg-type]
+            at = change.now if isinstance(change, Reached) else state.now
+            state.inputs.append(Input(at, change))  # type: ignore[arg-type]
         applied(state, change)
         match change:
             case Published(event):
@@ -146,7 +147,7 @@ class MemoryStore:
         """Notifications with greater numbers."""
         kept = self._outboxes.get(subscriber, [])
         first = bisect_right(kept, after, key=lambda told: told.seq or 0)
-        found = kept[first : first + limit]
+        found = tuple(kept[first : first + limit])
         return Page(found, after if not found else found[-1].seq or 0)
 
     def cursor(self, subscriber: str) -> int:

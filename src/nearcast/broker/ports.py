@@ -179,7 +179,7 @@ class State:
 class Page(NamedTuple):
     """Some notifications of an outbox, in the order of their numbers."""
 
-    notifications: Sequence[Notification]
+    notifications: tuple[Notification, ...]
     next: int
     """The number after which to go on: that of the last one, or what was asked after."""
     lost: int = 0
