@@ -129,12 +129,15 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Let go of the file; what is staged is dropped. Twice is harmless."""
+        """Let go of the file; what is staged is dropped. Twice is harmless.
+
+        What was flushed is on disk: if tidying up fails, that is done when it is opened next.
+        """
         self._staged = []
         if self._broken:
             # Nothing is synced once more: a sync that failed and is tried again may lie.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        with self._reported():
+        with suppress(apsw.Error):
             self._connection.close()
 
     def backup(self, target: str | os.PathLike[str]) -> None:

@@ -1,0 +1,202 @@
+"""Seeded calls of a broker, and what its history must be, however often it dies in between.
+
+A `Story` is a list of calls. A `Witness` makes them on brokers that never die, the naive one among
+them, and knows what every subscriber must have been told, number by number. A `Client`
+is a broker's other side: it notes what was acknowledged and received, and tries again what
+had no answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from nearcast import Broker, Composite, Event, Point, Subscription
+from nearcast.broker.memory import MemoryStore
+from nearcast.errors import DuplicateIdError, UnknownIdError
+from tests.naive_broker import NaiveBroker
+
+__all__ = ["PEOPLE", "Client", "Story", "Witness"]
+
+S = 1_000_000
+PEOPLE = ("ann", "bob", "ops")
+Call: TypeAlias = tuple[str, object]
+#: What somebody was told: a thing's id, an event's id, and when.
+Line: TypeAlias = tuple[str, str, int]
+
+_PATTERNS = (
+    '=|(ARITH: price = 1; 60)(ARITH: price = 2)',
+    '!(ARITH: price = 1; PT20S)(ARITH: price = 3)',
+)  # fmt: skip
+
+
+class Story:
+    """Calls by seed: subscriptions that come, change and go, events, patterns, time."""
+
+    def __init__(self, seed: int, length: int, *, patterns: bool = True) -> None:
+        rng = random.Random(seed)
+        self.calls: list[Call] = [("subscribe", Subscription("s0", "ann", "price < 3"))]
+        now = 0
+        for step in range(length):
+            now += rng.choice((0, 1, 1, 5, 30)) * S
+            self.calls.append(self._call(rng, step, now, patterns))
+        self.acks = [rng.random() < 0.2 for _ in self.calls]
+
+    @staticmethod
+    def _call(rng: random.Random, step: int, now: int, patterns: bool) -> Call:
+        dice = rng.random()
+        if dice < 0.62:
+            life = rng.choice((None, 20 * S, 90 * S))
+            return "publish", Event(
+                f"e{step if rng.random() < 0.9 else rng.randrange(step + 1)}",
+                {"price": rng.choice((1, 2, 3, 4)), "step": step},
+                rng.choice(((), ("sale",))),
+                rng.choice((None, Point(rng.randrange(4), 0))),
+                end=now,
+                expires=None if life is None else now + life,
+                source=rng.choice((None, None, "/a", "/b")),
+            )
+        if dice < 0.8:
+            where = rng.choice((None, "price < 3", "price > 2", "composite = 'c0'"))
+            id, name = f"s{rng.randrange(5)}", rng.choice(PEOPLE)
+            return "subscribe", Subscription(id, name, where, rng.choice(((), ("sale",))))
+        if dice < 0.86 and patterns:
+            text = rng.choice(_PATTERNS)
+            return "detect", Composite(f"c{rng.randrange(2)}", rng.choice(PEOPLE), text)
+        if dice < 0.9:
+            return "unsubscribe", rng.choice(("s0", "s1", "s2", "s3", "c0", "c1"))
+        if dice < 0.94:
+            return "retract", f"e{rng.randrange(step + 1)}"
+        return "advance", now
+
+
+class Witness:
+    """What a broker must have told that never died."""
+
+    def __init__(self, *, naive: bool) -> None:
+        self.broker = Broker("planar", store=MemoryStore())
+        self.naive = NaiveBroker("planar") if naive else None
+        self.told: dict[str, list[Line]] = {}
+
+    def see(self, call: Call) -> None:
+        """A call is made, once."""
+        verb, what = call
+        try:
+            reply = getattr(self.broker, verb)(what)
+        except (UnknownIdError, DuplicateIdError, ValueError):
+            return
+        for told in reply:
+            line = told.subscription_id, told.event.id, told.at
+            self.told.setdefault(told.subscriber, []).append(line)
+        if self.naive is not None:
+            self._compare(verb, what, [(t.subscription_id, t.event.id) for t in reply])
+
+    def _compare(self, verb: str, what: object, told: list[tuple[str, str]]) -> None:
+        """The naive broker, which knows neither sources nor repetitions, says the same."""
+        assert self.naive is not None
+        if isinstance(what, Event) and not told and what.id in self.naive.events:
+            return
+        should = getattr(self.naive, verb)(what)
+        assert told == [(subscription, event) for subscription, _, event in should]
+
+
+class Client:
+    """Makes the calls of a story, and remembers what it was promised."""
+
+    def __init__(self, story: Story, witness: Witness) -> None:
+        self.story = story
+        self.witness = witness
+        self.step = 0
+        """The first call without an answer."""
+        self.received: dict[str, dict[int, Line]] = {}
+        self.acknowledged: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
+        """What was to be acknowledged, with or without an answer."""
+
+    @property
+    def over(self) -> bool:
+        """Whether every call has its answer."""
+        return self.step == len(self.story.calls)
+
+    def go_on(self, broker: Broker, steps: int | None = None) -> None:
+        """Make the calls that have no answer yet: all, or some."""
+        while not self.over and (steps is None or steps > 0):
+            self.make(broker)
+            steps = None if steps is None else steps - 1
+
+    def make(self, broker: Broker) -> None:
+        """The next call, and perhaps an acknowledgement."""
+        verb, what = self.story.calls[self.step]
+        try:
+            reply = getattr(broker, verb)(what)
+        except (UnknownIdError, DuplicateIdError, ValueError):
+            reply = ()
+        for told in reply:
+            self.note(told.subscriber, told.seq, (told.subscription_id, told.event.id, told.at))
+        self.answered()
+        if self.story.acks[self.step - 1]:
+            self.acknowledge(broker)
+
+    def answered(self) -> None:
+        """The call has its answer: from now on it must have happened."""
+        self.witness.see(self.story.calls[self.step])
+        self.step += 1
+
+    def acknowledge(self, broker: Broker) -> None:
+        """Whoever has something says so."""
+        for name, lines in self.received.items():
+            upto = max(lines)
+            self.asked[name] = upto
+            broker.ack(name, upto)
+            self.acknowledged[name] = upto
+
+    def note(self, name: str, seq: int, line: Line) -> None:
+        """Somebody received something: never under another number, nor another thing."""
+        known = self.received.setdefault(name, {}).setdefault(seq, line)
+        assert known == line, f"{name} {seq}: {known}, and now {line}"
+
+    def check(self, broker: Broker, *, complete: bool = True) -> None:
+        """Everything promised is there, in order; and nothing that never happened.
+
+        Of a call without an answer nobody knows: it may have happened, or not.
+        """
+        for name in {*self.witness.told, *self.received}:
+            cursor = broker._outlet.store.cursor(name)
+            assert self.acknowledged.get(name, 0) <= cursor <= self.asked.get(name, 0)
+            page = broker.notifications(name, limit=10_000)
+            assert page.lost == 0
+            numbers = [told.seq for told in page.notifications]
+            assert numbers == list(range(cursor + 1, cursor + 1 + len(numbers)))
+            for told in page.notifications:
+                assert told.seq is not None
+                self.note(name, told.seq, (told.subscription_id, told.event.id, told.at))
+            told = self.witness.told.get(name, [])
+            lines = self.received.get(name, {})
+            assert cursor + len(numbers) >= len(told)
+            for seq, line in enumerate(told, 1):
+                if seq > cursor:
+                    assert lines[seq] == line
+                else:
+                    assert lines.get(seq, line) == line
+            if complete:
+                assert cursor + len(numbers) == len(told)
+
+    def recovered(self, broker: Broker) -> None:
+        """A broker has come back: the call without an answer is made again, then all is compared."""
+        self.check(broker, complete=False)
+        if not self.over:
+            verb, what = self.story.calls[self.step]
+            try:
+                getattr(broker, verb)(what)
+            except (UnknownIdError, DuplicateIdError, ValueError):
+                pass
+            self.answered()
+        self.check(broker)
+        assert broker.now == self.witness.broker.now
+        assert len(broker) == len(self.witness.broker)
+        assert broker.event_count == self.witness.broker.event_count
+        broker.check_invariants()
+
+
+Opening: TypeAlias = Callable[[], Broker]
