@@ -174,16 +174,16 @@ class Client:
             for told in page.notifications:
                 assert told.seq is not None
                 self.note(name, told.seq, (told.subscription_id, told.event.id, told.at))
-            told = self.witness.told.get(name, [])
+            should = self.witness.told.get(name, [])
             lines = self.received.get(name, {})
-            assert cursor + len(numbers) >= len(told)
-            for seq, line in enumerate(told, 1):
+            assert cursor + len(numbers) >= len(should)
+            for seq, line in enumerate(should, 1):
                 if seq > cursor:
                     assert lines[seq] == line
                 else:
                     assert lines.get(seq, line) == line
             if complete:
-                assert cursor + len(numbers) == len(told)
+                assert cursor + len(numbers) == len(should)
 
     def recovered(self, broker: Broker) -> None:
         """A broker has come back: what has no answer is tried again, then all is compared."""

@@ -65,7 +65,8 @@ def test_memory_stays_flat_while_ids_strings_and_words_are_new_every_day(
 ):
     monkeypatch.setattr(usage, "_FEW", 128)
     monkeypatch.setattr(live, "_MOST_OVER", 16)
-    monkeypatch.setattr(facade, "_MOST_COMING", 16)
+    monkeypatch.setattr(facade, "_FEW_COMING", 16)
+    monkeypatch.setattr(facade, "_MOST_COMING", 32)
     broker = Broker("planar")
     broker.subscribe(Subscription("s", "ann", "owner = 'ann' AND price < 3", keywords={"sale"}))
     broker.detect(Composite("c", "ops", "=|(STRING: owner = &o; 60)(STRING: buyer = &o)"))

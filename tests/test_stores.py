@@ -152,8 +152,7 @@ def test_outboxes_are_numbered_and_read_in_pieces(shelf: Shelf):
     assert [each.seq for each in page.notifications] == [2, 3]
     assert (page.next, page.lost) == (3, 0)
     (last,) = shelf.store.outbox("ann", 3, 10).notifications
-    assert last == Notification("s1", "ann", E2, 7)
-    assert last.seq == 4
+    assert last == Notification("s1", "ann", E2, 7, 4)
     assert shelf.store.outbox("ann", 4, 10).notifications == ()
     assert [e.subscriber for e in shelf.store.outbox("bob", 0, 9).notifications] == ["bob"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from nearcast.broker.ports import Sink, Store
@@ -19,11 +19,17 @@ class Broker(Service):
     """Tells subscribers of events, in memory: what already matches, then everything after.
 
     `space` is "globe" or "planar"; `safe_region` names the method that draws safe regions
-    ("disc", "vm", "gm", "igm", "idgm"), `extent` the space they may use a grid of; `index` the
-    matcher's index. Durations are seconds, timedeltas or ISO 8601: `lateness` is how late
-    an event may come (patterns wait that long; None: matched however late, and patterns wait
-    for nobody), `max_ahead` how far ahead of the clock, `composite_life` how long a composite
-    event is live. `clock` is a function that returns microseconds
+    ("disc", "vm", "gm", "igm", "idgm"), `extent` the space they may use a grid of, and
+    `safe_region_options` are its numbers (`nearcast.mobility.tracker`). `subscription_index` and
+    `event_index` name the structures that find subscriptions and live events
+    (`nearcast.index.registry`); each of `index_options` goes to those that take it.
+
+    Durations are seconds, timedeltas or ISO 8601: `lateness` is how late an event may come
+    (patterns wait that long; None: matched however late, and patterns wait for nobody),
+    `max_ahead` how far ahead of the clock, `longest` how long an event may last (None: as long as
+    it likes), `composite_life` how long a composite event is live. `tolerance_m` is that of
+    patterns' `SPL` and `DIST(…;=;…)`, `max_pending` bounds every queue of theirs; what
+    full ones let go is counted in `overflows`. `clock` is a function that returns microseconds
     (`nearcast.clock.system_now`); without one, time is what events and `advance` say. `store`
     remembers what happens, `sinks` take every notification (`nearcast.broker.ports`).
 
@@ -38,13 +44,19 @@ class Broker(Service):
     def __init__(
         self, space: Space = "globe", safe_region: str = "disc", *, extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
-        index: str = "auto", composite_life: object = 3600, store: Store | None = None,
-        sinks: Sequence[Sink] = (),
+        subscription_index: str = "auto", event_index: str = "auto",
+        index_options: Mapping[str, Any] | None = None,
+        safe_region_options: Mapping[str, Any] | None = None,
+        composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
+        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         super().__init__(
             space=space, safe_region=safe_region, extent=extent, lateness=lateness,
-            max_ahead=max_ahead, clock=clock, index=index, composite_life=composite_life,
-            store=store, sinks=sinks,
+            max_ahead=max_ahead, clock=clock, subscription_index=subscription_index,
+            event_index=event_index, index_options=index_options,
+            safe_region_options=safe_region_options, composite_life=composite_life,
+            longest=longest, tolerance_m=tolerance_m, max_pending=max_pending, store=store,
+            sinks=sinks,
         )  # fmt: skip
 
     @classmethod

@@ -28,6 +28,7 @@ from nearcast.broker.ports import (
 )
 from nearcast.broker.replies import Notification
 from nearcast.errors import ValidationError
+from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 
 __all__ = ["Inbox", "MemoryStore", "NoStore", "applied"]
@@ -85,6 +86,9 @@ class NoStore:
     def flush(self) -> None:
         """Nothing to do."""
 
+    def keep(self, matcher: Matcher) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         """Nothing to do."""
 
@@ -138,6 +142,9 @@ class MemoryStore:
                 self._outboxes.setdefault(told.subscriber or "", []).append(told)
             case Acknowledged(subscriber, upto):
                 self._cursors[subscriber] = max(upto, self.cursor(subscriber))
+
+    def keep(self, matcher: Matcher) -> None:
+        """Nothing to do."""
 
     def close(self) -> None:
         """Forget what was not flushed."""

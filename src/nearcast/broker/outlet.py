@@ -9,6 +9,7 @@ from nearcast.broker.memory import NoStore
 from nearcast.broker.ports import Sink, State, Store
 from nearcast.broker.replies import Notification, Reply
 from nearcast.errors import NearcastError, StoppedError
+from nearcast.matcher import Matcher
 
 __all__ = ["Outlet"]
 
@@ -45,11 +46,11 @@ class Outlet:
 
     def draft(self) -> Draft:
         """An empty one."""
-        return Draft(self.remembers)
+        return Draft(self.remembers, self._next)
 
-    def next(self, subscriber: str | None) -> int | None:
-        """The number of the next notification to somebody; None if nothing is remembered."""
-        if subscriber is None or not self.remembers:
+    def _next(self, subscriber: str | None) -> int | None:
+        """The number of the next notification to somebody; None if it is to nobody."""
+        if subscriber is None:
             return None
         number = self._numbers.get(subscriber, 0) + 1
         self._numbers[subscriber] = number
@@ -107,6 +108,12 @@ class Outlet:
         for sink in self._sinks:
             for notification in waiting:
                 sink.deliver(notification)
+
+    def end(self, matcher: Matcher) -> None:
+        """Stop as one who was asked to; what helps to begin again is kept."""
+        if self._stopped is None:
+            self._store.keep(matcher)
+        self.stop("it was closed")
 
     def stop(self, why: str) -> None:
         """Answer no more; what is staged and not committed is forgotten."""

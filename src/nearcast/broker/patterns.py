@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -37,8 +38,15 @@ class Patterns:
     that other composites see; `nearcast.cpsl.lineage` says what bounds that.
     """
 
-    def __init__(self, space: Space, hold: Micros, life: Micros | None) -> None:
-        self._detector = Detector(space, unique=True, nested=True)
+    def __init__(
+        self, space: Space, hold: Micros, life: Micros | None, *, longest: Micros | None = None,
+        tolerance_m: float = 1.0, max_pending: int = 100_000,
+    ) -> None:  # fmt: skip
+        self._detector = Detector(
+            space, longest=None if longest is None else timedelta(microseconds=longest),
+            tolerance_m=tolerance_m, max_pending=max_pending, unique=True, nested=True,
+        )  # fmt: skip
+        self._longest = longest
         self._space: Space = space
         self._hold = hold
         self._life = life
@@ -56,6 +64,16 @@ class Patterns:
     def __len__(self) -> int:
         """How many composites there are."""
         return len(self._detector) + len(self._coming)
+
+    @property
+    def overflows(self) -> int:
+        """How many waiting instances full queues have let go."""
+        return self._detector.overflows
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to detect, and nothing held back."""
+        return not (self._held or len(self))
 
     def add(self, composite: Composite, now: Micros | None) -> None:
         """Detect a composite from now on; `check` has let it pass."""
@@ -121,8 +139,12 @@ class Patterns:
     def _feed(
         self, event: Event, start: Micros, end: Micros, lineage: Lineage | None = None
     ) -> list[CompositeEvent]:
+        if self._longest is not None and end - start > self._longest:
+            return []  # a composite event that no pattern has waited for
         # Where time events of this very moment have fired already, this comes right after them.
         self._fed = max(end, self._fed, self._closed + 1)
+        if self._longest is not None:
+            start = max(start, self._fed - self._longest)
         timed = _timed(event, start, self._fed)
         return self._detector.feed(timed if lineage is None else Happening(timed, lineage))
 

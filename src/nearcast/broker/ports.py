@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nearcast.broker.replies import Notification
+from nearcast.broker.subscriptions import Subscriptions
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
+from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 from nearcast.model.subscriptions import Subscription
@@ -159,7 +161,9 @@ class State:
     """
 
     now: Micros | None = None
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    matcher: Matcher | None = None
+    """Something that holds just these subscriptions, without the regions that move: a cache."""
     composites: dict[str, Composite] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
     """Live events by key."""
@@ -200,6 +204,12 @@ class Store(Protocol):
 
         If it raises, nobody knows what is on disk: the broker stops, and is made anew from the
         store. A commit is never tried twice.
+        """
+
+    def keep(self, matcher: Matcher) -> None:
+        """The broker is about to close, and its subscriptions are in here: a cache for `load`.
+
+        Never raises, and need not do anything.
         """
 
     def close(self) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import overload
+from typing import Any, NamedTuple, overload
 
 from nearcast.clock import Micros
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
@@ -14,21 +13,23 @@ from nearcast.model.events import Event
 
 __all__ = ["Notification", "Reply"]
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+
+class Notification(NamedTuple):
     """This event matches this subscription: told once.
 
     `subscription_id` may be a composite's id; then `event` is the composite event. `at` is
     the broker's time when it told, in microseconds. `seq` is its number among all that the
-    subscriber was ever told, from 1 and without holes; None where nobody is named.
+    subscriber was ever told, from 1 and without holes; None where nobody is named. (A
+    tuple: a broker makes many, and a frozen dataclass takes three times as long.)
     """
 
     subscription_id: str
     subscriber: str | None
     event: Event
     at: Micros
-    seq: int | None = field(default=None, compare=False)
+    seq: int | None = None
 
 
 class Reply(Sequence[Notification]):
@@ -44,13 +45,13 @@ class Reply(Sequence[Notification]):
     def __init__(
         self,
         notifications: Iterable[Notification] = (),
-        safe_regions: Mapping[str, SafeRegion] = MappingProxyType({}),
-        requests: Mapping[str, int] = MappingProxyType({}),
+        safe_regions: Mapping[str, SafeRegion] = _NOTHING,
+        requests: Mapping[str, int] = _NOTHING,
     ) -> None:
         self._notifications = tuple(notifications)
-        self.safe_regions: Mapping[str, SafeRegion] = MappingProxyType(dict(safe_regions))
-        self.location_requests: tuple[str, ...] = tuple(sorted(requests))
-        self._after = dict(requests)
+        self.safe_regions: Mapping[str, SafeRegion] = _kept(safe_regions)
+        self.location_requests: tuple[str, ...] = tuple(sorted(requests)) if requests else ()
+        self._after: Mapping[str, int] = _kept(requests)
 
     def __len__(self) -> int:
         return len(self._notifications)
@@ -64,8 +65,9 @@ class Reply(Sequence[Notification]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Reply):
-            mine = (self._notifications, dict(self.safe_regions), self._after)
-            return mine == (other._notifications, dict(other.safe_regions), other._after)
+            mine = (self._notifications, dict(self.safe_regions), dict(self._after))
+            theirs = (other._notifications, dict(other.safe_regions), dict(other._after))
+            return mine == theirs
         return isinstance(other, list | tuple) and self._notifications == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
@@ -90,3 +92,8 @@ class Reply(Sequence[Notification]):
         if subscriber in self._after:
             out.append(LocationRequest(subscriber, self._after[subscriber]))
         return out
+
+
+def _kept(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A copy that nobody changes; most replies have none."""
+    return MappingProxyType(dict(given)) if given else _NOTHING

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.outlet import Outlet
@@ -34,6 +35,7 @@ from nearcast.broker.ports import (
 )
 from nearcast.broker.replay import replay
 from nearcast.broker.replies import Reply
+from nearcast.broker.roster import Roster
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import Micros, Time
 from nearcast.cpsl.composite import Composite
@@ -45,12 +47,10 @@ from nearcast.errors import (
     UnknownIdError,
     ValidationError,
 )
-from nearcast.matcher import Matcher
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event, check_id
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
@@ -72,21 +72,27 @@ class Service:
     def __init__(
         self, *, space: Space = "globe", safe_region: str = "disc", extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
-        index: str = "auto", composite_life: object = 3600, store: Store | None = None,
-        sinks: Sequence[Sink] = (),
+        subscription_index: str = "auto", event_index: str = "auto",
+        index_options: Mapping[str, Any] | None = None,
+        safe_region_options: Mapping[str, Any] | None = None,
+        composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
+        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
-        self._timeline = Timeline(clock, lateness, max_ahead)
-        self._matcher = Matcher(index=index, space=space)
-        events = Matcher(index=index, space=space)
+        self._timeline = Timeline(clock, lateness, max_ahead, longest)
+        subscriptions, events = parts.matchers(
+            space, subscription_index, event_index, index_options
+        )
+        self._space: Space = space
+        self._subscriptions = Roster(subscriptions)
         self._live = LiveEvents(events)
-        self._tracker = Tracker(
-            MatcherSearch(events, self._live.places), space=space, safe_region=safe_region,
-            extent=extent,
-        )  # fmt: skip
+        search = MatcherSearch(events, self._live.places)
+        self._tracker = parts.tracker(search, space, safe_region, extent, safe_region_options)
         life = None if composite_life is None else span(composite_life, "composite_life")
-        self._patterns = Patterns(space, self._timeline.hold, life)
+        self._patterns = Patterns(
+            space, self._timeline.hold, life, longest=self._timeline.longest,
+            tolerance_m=tolerance_m, max_pending=max_pending,
+        )  # fmt: skip
         self._delivery = Delivery(self._live.numbers)
-        self._subscriptions: dict[str, Subscription] = {}
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
         self._past = Past({})
@@ -103,7 +109,7 @@ class Service:
     @property
     def space(self) -> Space:
         """The space of all places."""
-        return self._matcher.space
+        return self._space
 
     @property
     def now(self) -> Micros | None:
@@ -114,6 +120,11 @@ class Service:
     def late(self) -> int:
         """How many events came too late for patterns; they were matched all the same."""
         return self._patterns.late
+
+    @property
+    def overflows(self) -> int:
+        """How many waiting instances patterns have let go because of `max_pending`."""
+        return self._patterns.overflows
 
     @property
     def event_count(self) -> int:
@@ -159,12 +170,12 @@ class Service:
                 new[subscription.id] = row
         for row in again:
             with _of_row(row):
-                self._matcher.check_subscription(_anywhere(given[row]))
+                self._subscriptions.check(given[row])
         if given:
             self._begin()
         rows = [row for id, row in new.items() if id not in self._subscriptions]
         try:
-            self._matcher.add_subscriptions([_anywhere(given[row]) for row in rows])
+            self._subscriptions.put_all([given[row] for row in rows])
         except BatchError as error:
             raise BatchError(rows[error.row], error.cause) from error
         added = set(rows)
@@ -190,10 +201,8 @@ class Service:
         old = self._subscriptions.get(subscription.id)
         if old == subscription:
             return
-        if old is None:
-            self._matcher.add_subscriptions([_anywhere(subscription)])
-        else:
-            self._matcher.update_subscription(_anywhere(subscription))
+        self._subscriptions.put(subscription)
+        if old is not None:
             self._replaced(old, subscription)
         self._register(subscription)
         self._greet(subscription)
@@ -211,7 +220,6 @@ class Service:
             self._note(Kept, old.id, tuple(event.key for _, event in told))
 
     def _register(self, subscription: Subscription) -> None:
-        self._subscriptions[subscription.id] = subscription
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._note(Subscribed, subscription)
 
@@ -269,8 +277,7 @@ class Service:
         return self._answer()
 
     def _drop_subscription(self, id: str) -> None:
-        del self._subscriptions[id]
-        self._matcher.remove_subscription(id)
+        self._subscriptions.remove(id)
         self._leave(id)
         self._delivery.forget(id)
         self._timeline.forget("subscription", id)
@@ -299,7 +306,7 @@ class Service:
             self._begin()
         else:
             self._move_to(arrival.now)
-            self._happen(arrival, self._matcher.match_event(event, now=arrival.now))
+            self._happen(arrival, self._subscriptions.wanting(event, arrival.now))
         return self._answer()
 
     def publish_many(self, events: Iterable[Event]) -> Reply:
@@ -320,12 +327,12 @@ class Service:
         self._awaited = {arrival.event.key for arrival in coming} if self._composites else set()
         for first in range(0, len(coming), _TOGETHER):
             some = coming[first : first + _TOGETHER]
-            wanted = self._matcher.match_each(
+            wanted = self._subscriptions.wanting_each(
                 [arrival.event for arrival in some], [arrival.now for arrival in some]
             )
-            for arrival, ids in zip(some, wanted, strict=True):
+            for arrival in some:
                 self._move_to(arrival.now)
-                self._happen(arrival, ids)
+                self._happen(arrival, next(wanted))
         self._awaited = set()
         return self._answer()
 
@@ -333,15 +340,16 @@ class Service:
         self._outlet.check()
         return Outlook(self._timeline, self._live, self._past, self.space)
 
-    def _happen(self, arrival: Arrival, wanted: Sequence[str]) -> None:
+    def _happen(self, arrival: Arrival, wanted: Sequence[Subscription]) -> None:
         """An event comes, now that time has come to it."""
         event, start, end, _ = arrival
         self._note(Published, event)
         self._enter(event, wanted)
         self._since_saved += 1
-        self._compose(self._patterns.take(event, start, end), end)
+        if self._composites:
+            self._compose(self._patterns.take(event, start, end), end)
 
-    def _enter(self, event: Event, wanted: Sequence[str]) -> None:
+    def _enter(self, event: Event, wanted: Sequence[Subscription]) -> None:
         """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
             self._remember(event, self._moment)
@@ -349,11 +357,12 @@ class Service:
         self._live.add(event)
         self._timeline.ends(event.expires, "event", event.key)
         following = self._following
-        for id in wanted:
-            if id not in following:
-                self._tell(self._subscriptions[id], event)
         if following:
-            followers = [id for id in wanted if id in following]
+            followers = [each.id for each in wanted if each.id in following]
+            wanted = [each for each in wanted if each.id not in following]
+        if wanted:
+            self._draft.tell_all(wanted, event, self._moment)
+        if following:
             self._heed(self._tracker.published(event, followers, self._moment))
 
     def retract(self, event_id: str, source: str | None = None) -> Reply:
@@ -470,26 +479,33 @@ class Service:
 
     def _move_to(self, now: Micros, *, closing: bool = False) -> None:
         """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
+        if not self._patterns.idle:
+            self._decide(now, closing)
+        self._expire(now)
+
+    def _decide(self, now: Micros, closing: bool) -> None:
+        """Let patterns speak of all that is over by then."""
         hold = self._timeline.hold
         if self.now is None:
             self._patterns.begin(now)
         while (moment := self._patterns.due(now - hold, closing=closing)) is not None:
             self._expire(moment + hold)
             self._compose(self._patterns.decide(moment), moment)
-        self._expire(now)
 
     def _expire(self, now: Micros) -> None:
-        if self.now is not None and now <= self.now:
+        timeline = self._timeline
+        if timeline.now is not None and now <= timeline.now:
             return
-        for kind, id in self._timeline.ended(now):
+        for kind, id in timeline.ended(now):
             if kind == "event":
                 event = self._live.expire(id)
                 assert event.expires is not None
-                self._tracker.expired(id, self._moment)
+                if self._following:
+                    self._tracker.expired(id, self._moment)
                 self._remember(event, event.expires)
             else:
                 self._drop_subscription(id)
-        self._timeline.now = now
+        timeline.now = now
         self._past.forget(now)
         self._note(Reached, now)
 
@@ -511,7 +527,7 @@ class Service:
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._note(Published, event)
             self._tell(self._composites[event.composite_id], event)
-            self._enter(event, self._matcher.match_event(event, now=self._moment))
+            self._enter(event, self._subscriptions.wanting(event, self._moment))
             waiting += self._patterns.again(event, detected, moment)
 
     def _is_taken(self, event_id: str) -> bool:
@@ -521,7 +537,7 @@ class Service:
     # -- answers -----------------------------------------------------------------
 
     def _tell(self, to: Subscription | Composite, event: Event) -> None:
-        self._draft.tell(to, event, self._moment, self._outlet.next(to.subscriber))
+        self._draft.tell(to, event, self._moment)
 
     def _note(self, change: Callable[..., Change], *of: Any) -> None:
         """Let the store, if there is one, remember a change."""
@@ -580,7 +596,7 @@ class Service:
 
     def close(self) -> None:
         """End it: the store is let go of, and every later call is refused. Twice is harmless."""
-        self._outlet.stop("it was closed")
+        self._outlet.end(self._subscriptions.matcher)
 
     def __enter__(self) -> Self:
         return self
@@ -598,10 +614,12 @@ class Service:
             self._live.add(event)
             self._timeline.ends(event.expires, "event", key)
         self._past = Past(state.expired)
-        self._matcher.add_subscriptions([_anywhere(s) for s in state.subscriptions.values()])
-        for subscription in state.subscriptions.values():
-            self._subscriptions[subscription.id] = subscription
-            self._timeline.ends(subscription.expires, "subscription", subscription.id)
+        self._subscriptions.adopt(state.subscriptions, state.matcher)
+        following = []
+        for id, expires, follows in state.subscriptions.outlines():
+            self._timeline.ends(expires, "subscription", id)
+            if follows:
+                following.append(id)
         self._recall(state)
         self._composites = state.composites
         if state.patterns is not None:
@@ -611,9 +629,8 @@ class Service:
         self._since_saved = len(state.inputs)
         for moved in sorted(state.places.values(), key=lambda each: each.at):
             self._tracker.moved(moved.subscriber, moved.place, moved.at)
-        for subscription in state.subscriptions.values():
-            if isinstance(subscription.region, Around):
-                self._join(subscription)
+        for id in following:
+            self._join(self._subscriptions[id])
 
     def _recall(self, state: State) -> None:
         """Which pairs were told that do not follow from what is there now."""
@@ -634,11 +651,10 @@ class Service:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
-        self._matcher.check_invariants()
+        self._subscriptions.check_invariants()
         self._live.check_invariants()
         self._delivery.check_invariants()
-        assert len(self._matcher) == len(self._subscriptions)
-        assert all(self._visible(s.expires) for s in self._subscriptions.values())
+        assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
 
 
@@ -649,19 +665,6 @@ def _check_count(field: str, value: object, least: int) -> None:
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
-
-
-def _follows(subscription: Subscription) -> bool:
-    return isinstance(subscription.region, Around)
-
-
-def _anywhere(subscription: Subscription) -> Subscription:
-    """What the matcher is told: the subscription, without a region that moves."""
-    if not _follows(subscription):
-        return subscription
-    s = subscription
-    where = None if s.where is None else s.filter
-    return Subscription(s.id, s.subscriber, where, s.keywords, None, s.expires)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from nearcast.clock import Micros
@@ -10,6 +11,9 @@ from nearcast.model.geometry import Around
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Outline", "Sealed", "Subscriptions"]
+
+
+_TOGETHER = 50_000
 
 
 class Outline(NamedTuple):
@@ -36,9 +40,15 @@ class Subscriptions(MutableMapping[str, Subscription]):
     Opening a million takes a minute and a half, reading them sealed some seconds.
     """
 
-    def __init__(self, open: Callable[[str, Sealed], Subscription] | None = None) -> None:
+    def __init__(
+        self,
+        open: Callable[[str, Sealed], Subscription] | None = None,
+        tabled: Callable[[list[tuple[str, Sealed]]], Any] | None = None,
+    ) -> None:
         self._known: dict[str, Subscription | Sealed] = {}
         self._open = open
+        self._tabled = tabled
+        """Makes a table of some; regions that move are left out of it."""
 
     def seal(self, id: str, sealed: Sealed) -> None:
         """Put one there unopened."""
@@ -74,9 +84,20 @@ class Subscriptions(MutableMapping[str, Subscription]):
             else:
                 yield Outline(id, known.expires, isinstance(known.region, Around))
 
-    def rows(self) -> Iterable[tuple[str, Subscription | Sealed]]:
-        """All, as they are."""
-        return self._known.items()
+    def get(self, id: str, default: Any = None) -> Any:
+        """The one under an id, or what is said instead."""
+        return self[id] if id in self._known else default
+
+    def opened(self) -> Iterator[Subscription]:
+        """Those that are not sealed."""
+        return (known for known in self._known.values() if not isinstance(known, Sealed))
+
+    def tables(self) -> Iterator[Any]:
+        """Those that are sealed as Arrow tables for a matcher, some thousands in each."""
+        sealed = ((id, known) for id, known in self._known.items() if isinstance(known, Sealed))
+        while some := list(islice(sealed, _TOGETHER)):
+            assert self._tabled is not None
+            yield self._tabled(some)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Subscriptions):
@@ -86,6 +107,6 @@ class Subscriptions(MutableMapping[str, Subscription]):
     __hash__ = None  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Subscriptions:
-        twin = Subscriptions(self._open)
+        twin = Subscriptions(self._open, self._tabled)
         twin._known = dict(self._known)  # what is in it never changes
         return twin

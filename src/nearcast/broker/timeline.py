@@ -22,16 +22,19 @@ _FEW = 64  # entries of what is gone that are not worth the clearing
 class Timeline:
     """The broker's time. It never goes back, whatever a clock or an event says."""
 
-    def __init__(self, clock: Clock | None, lateness: object, max_ahead: object) -> None:
+    def __init__(
+        self, clock: Clock | None, lateness: object, max_ahead: object, longest: object = None
+    ) -> None:
         if clock is not None and not callable(clock):
             raise ValidationError("clock", clock, "give a function that returns microseconds")
         self.clock = clock
         self.lateness = None if lateness is None else span(lateness, "lateness")
         self.max_ahead = span(max_ahead, "max_ahead")
+        self.longest = None if longest is None else span(longest, "longest")
         self.now: Micros | None = None
         self._ends: list[tuple[Micros, int, Kind, str]] = []
         """A heap; an entry that `_due` does not confirm is of something gone or renewed."""
-        self._due: dict[tuple[Kind, str], int] = {}
+        self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}}
         """The number of the entry that counts."""
         self._count = 0
 
@@ -54,6 +57,12 @@ class Timeline:
             known = [moment for moment in (present, event.start) if moment is not None]
             end = max(known, default=0)
         start = end if event.start is None else event.start
+        if self.longest is not None and end - start > self.longest:
+            raise ValidationError(
+                "end", format_micros(end),
+                f"it lasts {format_seconds(end - start)} s and longest is "
+                f"{format_seconds(self.longest)} s; raise Broker(longest=…)",
+            )  # fmt: skip
         if present is None:
             return start, end
         if self.clock is not None and end > present + self.max_ahead:
@@ -90,16 +99,18 @@ class Timeline:
 
     def ends(self, at: Micros | None, kind: Kind, id: str) -> None:
         """Something expires at a moment, whatever was said before; None is never. O(log n)."""
-        self.forget(kind, id)
+        due = self._due[kind]
+        if id in due:
+            self.forget(kind, id)
         if at is not None:
             self._count += 1
-            self._due[kind, id] = self._count
+            due[id] = self._count
             heappush(self._ends, (at, self._count, kind, id))
 
     def forget(self, kind: Kind, id: str) -> None:
         """Something is gone before its time. O(1), now and then O(what is left)."""
-        known = self._due.pop((kind, id), None)
-        if known is not None and len(self._ends) > _FEW + 2 * len(self._due):
+        known = self._due[kind].pop(id, None)
+        if known is not None and len(self._ends) > _FEW + 2 * sum(map(len, self._due.values())):
             self._ends = [each for each in self._ends if self._holds(each)]
             heapify(self._ends)
 
@@ -108,12 +119,13 @@ class Timeline:
         while self._ends and self._ends[0][0] <= now:
             each = heappop(self._ends)
             if self._holds(each):
-                del self._due[each[2:]]
-                yield each[2:]
+                _, _, kind, id = each
+                del self._due[kind][id]
+                yield kind, id
 
     def _holds(self, entry: tuple[Micros, int, Kind, str]) -> bool:
         _, number, kind, id = entry
-        return self._due.get((kind, id)) == number
+        return self._due[kind].get(id) == number
 
     def __len__(self) -> int:
         """How many entries are kept, those of what is gone among them."""

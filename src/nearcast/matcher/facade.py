@@ -71,7 +71,7 @@ _MOST_STAGED = 1024  # changes that may wait for the next match
 _NO_ROWS = np.empty(0, np.int32)
 _AS_ARRAYS = 64  # subscriptions from which on arrays for all are quicker than one by one
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
-_MOST_COMING = 512  # events that may wait for somebody who looks
+_FEW_COMING, _MOST_COMING = 256, 4096  # events that may wait for somebody who looks
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -131,6 +131,8 @@ class Matcher:
         self._live = Live(self.schema, space)
         self._coming: dict[str, Event] = {}
         """Events that were staged."""
+        self._most_coming = _FEW_COMING
+        """How many may be: the more, the longer nobody has looked."""
         self._lock = ReadWriteLock(self._settle, self._standing.staged)
         self._options = options
         self._most_texts = usage.allowed(self.schema, self._standing.store, self._live.store)
@@ -571,21 +573,23 @@ class Matcher:
         self._require_subscriptions()
         _check_type("event", event, Event)
         moment = event.end if now is None else to_micros(now, "now")
+        limit = NEVER if moment is None else moment
         with self._reading(self.entry.subscriptions):
-            encoded = encode_event(event, self.schema, self.space, intern=False)
-            batch = batch_of_one(encoded, len(self.schema.columns))
-            rows = self.index.match_event(batch, 0, counters)
-            limit = NEVER if moment is None else moment
-            if self._undecided:
-                pairs = (np.zeros(rows.size, np.int32), rows)
-                rows = self._verified(pairs, batch, np.array([limit], np.int64), [event])[1]
-            if isinstance(event.location, Box | Polygon):
-                more = self._extended_rows(encoded, event, limit, counters)
-                rows = np.concatenate([rows, more])
-            slots = self._standing.slots_of(rows)
-            if not self._standing.one_row_each:
-                slots = np.unique(slots)
-            return self._standing.ids.sorted_ids(slots)
+            return self._standing.ids.sorted_ids(self._slots_for(event, limit, counters))
+
+    def _slots_for(self, event: Event, now: int, counters: Counters) -> npt.NDArray[np.int32]:
+        """The slots of those who want an event, each once; within `_reading`."""
+        encoded = encode_event(event, self.schema, self.space, intern=False)
+        batch = batch_of_one(encoded, len(self.schema.columns))
+        rows = self.index.match_event(batch, 0, counters)
+        if self._undecided:
+            pairs = (np.zeros(rows.size, np.int32), rows)
+            rows = self._verified(pairs, batch, np.array([now], np.int64), [event])[1]
+        if isinstance(event.location, Box | Polygon):
+            more = self._extended_rows(encoded, event, now, counters)
+            rows = np.concatenate([rows, more])
+        slots: npt.NDArray[np.int32] = self._standing.slots_of(rows)
+        return slots if self._standing.one_row_each else np.unique(slots)
 
     def match_events(self, events: Events, now: Time | None = None) -> Any:
         """Pairs (event_id, subscription_id) for many events, as an Arrow table.
@@ -609,14 +613,33 @@ class Matcher:
         _, event_numbers, _, ids = self._match_all(events, now, arrow=False)
         return event_numbers, ids
 
+    # Slots are numbers that stand for subscriptions while these are there: small ones, so that a
+    # caller who keeps something with each subscription finds it without its id.
+
+    def slot_of(self, subscription_id: str) -> int:
+        """The slot of a subscription; raises UnknownIdError. It changes when it is updated."""
+        with self._lock.read():
+            return self._standing.ids.find(subscription_id)
+
+    def id_of(self, slot: int) -> str:
+        """The subscription in a slot."""
+        with self._lock.read():
+            return self._standing.ids.id_of(slot)
+
+    def match_slots(self, event: Event, now: int) -> list[int]:
+        """`match_event` as slots, in any order."""
+        self._require_subscriptions()
+        with self._reading(self.entry.subscriptions):
+            found: list[int] = self._slots_for(event, now, new_counters()).tolist()
+            return found
+
     def match_each(
         self, events: Sequence[Event], moments: Sequence[int] | npt.NDArray[np.int64]
-    ) -> list[list[str]]:
-        """`match_event` of each of many events at a moment of its own: lists of sorted ids."""
+    ) -> list[list[int]]:
+        """`match_slots` of each of many events at a moment of its own."""
         self._require_subscriptions()
         if len(events) <= _SINGLY:
-            each = zip(events, moments, strict=True)
-            return [self._match_one(event, int(now), new_counters()) for event, now in each]
+            return [self.match_slots(*each) for each in zip(events, moments, strict=True)]
         nows = np.asarray(moments, np.int64)
         with self._reading(self.entry.subscriptions):
             batch = encode_list(events, self.schema, self.space, intern=False)
@@ -630,9 +653,9 @@ class Matcher:
             if bool((numbers[1:] < numbers[:-1]).any()):
                 order = np.argsort(numbers, kind="stable")
                 numbers, slots = numbers[order], slots[order]
-            ids = self._standing.ids.ids_of(slots)
         stops = np.searchsorted(numbers, np.arange(len(events)), side="right").tolist()
-        return [sorted(ids[start:stop]) for start, stop in zip([0, *stops], stops, strict=False)]
+        found = slots.tolist()
+        return [found[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
     def _match_all(self, events: Events, now: Time | None, *, arrow: bool) -> tuple[Any, ...]:
         self._require_subscriptions()
@@ -822,8 +845,9 @@ class Matcher:
         """
         with self._lock.change():
             self._coming[event.id] = event
-        if len(self._coming) >= _MOST_COMING:
+        if len(self._coming) >= self._most_coming:
             self._receive()
+            self._most_coming = min(2 * self._most_coming, _MOST_COMING)
 
     def _receive(self) -> None:
         """Enter the events that were staged."""
@@ -1126,6 +1150,7 @@ class Matcher:
         """
         if self._coming and side is self.entry.events:
             self._receive()
+            self._most_coming = _FEW_COMING
         if side is not None and side.threads:
             return self._lock.read()
         return self._lock.write()

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from nearcast.broker.subscriptions import Sealed
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.instances import CompositeEvent
+from nearcast.model.codec.columns import SUBSCRIPTION_COLUMNS
+from nearcast.model.codec.wkb import write_wkb
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Region
 from nearcast.model.subscriptions import Subscription
@@ -23,9 +26,12 @@ __all__ = [
     "pair_from_text",
     "pair_to_text",
     "subscription_from_text",
+    "subscription_opened",
     "subscription_to_text",
+    "subscriptions_to_table",
 ]
 
+_ROUND, _CORNERS = ("lon", "lat", "radius_m"), ("xmin", "ymin", "xmax", "ymax")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -68,6 +74,32 @@ def subscription_from_text(
     """What `subscription_to_text` wrote."""
     where, keywords, region = json.loads(text)
     return Subscription(id, subscriber, where, keywords, _placed(region), expires)
+
+
+def subscription_opened(id: str, sealed: Sealed) -> Subscription:
+    """What `subscription_to_text` wrote, as a store hands it over."""
+    return subscription_from_text(id, sealed.subscriber, sealed.expires, sealed.body)
+
+
+def subscriptions_to_table(sealed: list[tuple[str, Sealed]]) -> Any:
+    """An Arrow table for a matcher, without the regions that move. No filter is parsed."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in SUBSCRIPTION_COLUMNS.names}
+    del columns["intervals"]
+    for id, each in sealed:
+        where, keywords, place = json.loads(each.body)
+        row = {"id": id, "subscriber": each.subscriber, "where": where, "expires": each.expires}
+        row["keywords"] = keywords
+        if isinstance(place, dict):
+            row["geometry"] = write_wkb(_placed(place))
+        elif place is not None and not each.follows:
+            row.update(zip(_ROUND if len(place) == 3 else _CORNERS, place, strict=True))
+        for name, column in columns.items():
+            column.append(row.get(name))
+    types = SUBSCRIPTION_COLUMNS
+    arrays = {name: pa.array(given, types.field(name).type) for name, given in columns.items()}
+    return pa.table(arrays)
 
 
 def composite_to_text(composite: Composite) -> str:

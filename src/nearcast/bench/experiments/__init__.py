@@ -17,6 +17,7 @@ _MODULES = {
     name: f"nearcast.bench.experiments.{name.replace('-', '_')}"
     for name in (
         "ablation",
+        "broker",
         "composite",
         "event-matching",
         "ground",

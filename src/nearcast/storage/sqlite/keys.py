@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from nearcast.clock import Micros
 from nearcast.errors import UnknownIdError, ValidationError
@@ -25,8 +24,7 @@ _FIND = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """What a key allows."""
 
     tenant: str

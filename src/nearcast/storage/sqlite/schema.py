@@ -9,6 +9,8 @@ with the tenant.
 - `log`: what has come, in order: events, and what else patterns were given (`kind`).
 - `events`: the live ones (`until` is null), and those that have expired lately.
 - `told`: pairs that must not be told again, though that does not follow from the rest.
+- `saved`: what patterns wait for, and which saved matcher goes with the file; `removed` are
+  subscriptions that are gone since, and may be in it.
 - `outbox`: notifications that are not acknowledged; they refer to entries of the log.
 """
 
@@ -86,6 +88,10 @@ STEPS = (
         PRIMARY KEY (digest)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX keys_tenant ON keys (tenant);
+    CREATE TABLE removed (
+        tenant INTEGER NOT NULL, id TEXT NOT NULL, changed INTEGER NOT NULL,
+        PRIMARY KEY (tenant, id)
+    ) STRICT, WITHOUT ROWID;
     """,
 )
 #: The version of the tables that this release reads and writes.

@@ -13,6 +13,13 @@ PUT_THING = """
     ON CONFLICT DO UPDATE SET kind = excluded.kind, subscriber = excluded.subscriber,
         expires = excluded.expires, changed = excluded.changed, body = excluded.body
 """
+CHANGED = """
+    SELECT id, kind, subscriber, expires, body FROM things
+    WHERE tenant = ? AND changed > ? AND kind <> 'composite' ORDER BY changed
+"""
+REMOVED = "SELECT id FROM removed WHERE tenant = ? AND changed > ?"
+ADD_REMOVED = "INSERT OR REPLACE INTO removed VALUES (?, ?, ?)"
+FORGET_REMOVED = "DELETE FROM removed WHERE tenant = ? AND changed <= ?"
 DROP_THING = "DELETE FROM things WHERE tenant = ? AND id = ?"
 
 # -- events -----------------------------------------------------------------------------------

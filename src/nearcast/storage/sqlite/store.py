@@ -26,16 +26,18 @@ from nearcast.broker.ports import (
     Unsubscribed,
 )
 from nearcast.broker.replies import Notification
+from nearcast.broker.subscriptions import Sealed, Subscriptions
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import StoreError
+from nearcast.matcher import Matcher
 from nearcast.model.events import Event
-from nearcast.model.geometry import Point
-from nearcast.model.subscriptions import Subscription
+from nearcast.model.geometry import Around, Point
 from nearcast.storage import rows
 from nearcast.storage.sqlite import statements as sql
 from nearcast.storage.sqlite.database import Database
 from nearcast.storage.sqlite.retention import Retention, Sweeper
+from nearcast.storage.sqlite.snapshot import Snapshot
 
 __all__ = ["SqliteStore"]
 
@@ -71,6 +73,7 @@ class SqliteStore:
         self._saved_at = 0
         """The last entry of which what was saved of patterns knows."""
         self._facts: dict[str, Any] = {}
+        self._snapshot = Snapshot(database, self._tenant)
         self._sweeper = Sweeper(database, self._tenant, retention or Retention())
         database.before_commit(self._finish)
 
@@ -138,18 +141,15 @@ class SqliteStore:
         return self._database.rows(query, (self._tenant, *more))
 
     def _load_things(self, state: State) -> None:
+        kept = Subscriptions(rows.subscription_opened, rows.subscriptions_to_table)
         for id, kind, subscriber, expires, body in self._all(sql.THINGS):
             if kind == "composite":
                 self._kinds[id] = kind
                 state.composites[id] = rows.composite_from_text(id, subscriber, body)
             else:
-                state.subscriptions[id] = self._subscription(id, subscriber, expires, body)
-
-    @staticmethod
-    def _subscription(
-        id: str, subscriber: str | None, expires: int | None, body: str
-    ) -> Subscription:
-        return rows.subscription_from_text(id, subscriber, expires, body)
+                kept.seal(id, Sealed(subscriber, expires, kind == "moving", body))
+        state.subscriptions = kept
+        state.matcher = self._snapshot.load(kept)
 
     def _load_events(self, state: State) -> None:
         by_entry: dict[int, str] = {}
@@ -190,6 +190,10 @@ class SqliteStore:
         """Commit what is staged; on disk when this returns."""
         self._database.flush()
 
+    def keep(self, matcher: Matcher) -> None:
+        """Save a matcher beside the file, if that spares a restart something."""
+        self._snapshot.save(matcher, self._version)
+
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
@@ -224,7 +228,8 @@ class SqliteStore:
 
     def _subscribed(self, change: Subscribed) -> None:
         s = change.subscription
-        self._put(s.id, "subscription", s.subscriber, s.expires, rows.subscription_to_text(s))
+        kind = "moving" if isinstance(s.region, Around) else "subscription"
+        self._put(s.id, kind, s.subscriber, s.expires, rows.subscription_to_text(s))
 
     def _detecting(self, change: Detecting) -> None:
         c = change.composite
@@ -239,6 +244,8 @@ class SqliteStore:
         self._version += 1
         self._facts["version"] = self._version
         self._database.stage(sql.DROP_THING, (self._tenant, change.id))
+        if self._snapshot.there:
+            self._database.stage(sql.ADD_REMOVED, (self._tenant, change.id, self._version))
         self._database.stage(sql.DROP_PAIRS_OF_THING, (self._tenant, change.id))
 
     def _published(self, change: Published) -> None:
