@@ -424,3 +424,23 @@ def test_keys_are_known_by_their_digests(tmp_path: Path):
     for bad in ({"role": "root"}, {"role": "subscribe"}, {"role": "admin", "subscriber": "x"}):
         with pytest.raises(ValidationError):
             keys.create(now=0, **bad)  # type: ignore[arg-type]
+
+
+def test_the_command_copies_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    from typer.testing import CliRunner
+
+    from nearcast.cli import app
+
+    file, copy = tmp_path / "x.db", tmp_path / "copy.db"
+    with Broker.open(file) as broker:
+        broker.publish(Event("e1"))
+        busy = CliRunner().invoke(app, ["backup", "--store", str(file), str(copy)])
+        assert busy.exit_code != 0
+        assert not copy.exists()
+    done = CliRunner().invoke(app, ["backup", "--store", f"sqlite:///{file}", str(copy)])
+    assert done.exit_code == 0
+    with Broker.open(copy) as broker:
+        assert broker.event_count == 1
+    for bad in ("memory:", str(tmp_path / "nothing.db")):
+        assert CliRunner().invoke(app, ["backup", "--store", bad, "z.db"]).exit_code != 0
+    assert not (tmp_path / "nothing.db").exists()
