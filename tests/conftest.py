@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: Tests see one form of a kernel throughout, by default the compiled one: tests/test_jit_tiers.py
+#: has both, and the switch between them.
+os.environ.setdefault("NEARCAST_JIT", "1")
 #: Tests run Spark for seconds: what its JVMs would compile thoroughly does not pay any more.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 #: Tests that start Spark in processes of their own.

@@ -199,7 +199,7 @@ def pending(composite: Composite, history: list[Event], until: int, **options: A
     detector.add(composite)
     detector.feed(history)
     detector.advance(until)
-    nodes = detector._graph.nodes.values()
+    nodes = detector._graph.nodes
     return sum(len(node.pending()) for node in nodes if isinstance(node, Joint))
 
 

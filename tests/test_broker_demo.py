@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcast import SafeRegion
+from nearcast import SafeRegion, jit
 from nearcast.cli import walkers
+from nearcast.cli.rehearsing import Rehearsal
 from nearcast.cli.sections import SECTIONS, Scene, run_sections
 
 
@@ -39,3 +40,34 @@ def test_a_region_that_lies_is_found_out(scene: Scene, monkeypatch: pytest.Monke
     monkeypatch.setattr(SafeRegion, "contains", lambda self, place: True)
     chapter = walkers.walkers(scene)
     assert "WERE MISSED" in chapter.text[-1]
+
+
+@pytest.mark.skipif(not jit.compiled(), reason="there is nothing to compile")
+class TestRehearsal:
+    """A process behind the demo compiles what later sections need."""
+
+    def test_it_says_when_a_section_is_done_and_ends_with_the_demo(self):
+        with Rehearsal(["live", "walk", "pipeline"]) as rehearsal:
+            process = rehearsal._process
+            assert process is not None
+            assert process.args[-1] == "walk"  # type: ignore[index]
+            rehearsal.wait("walk")
+            rehearsal.wait("pipeline")
+        assert process.returncode == 0
+
+    def test_a_demo_that_ends_early_does_not_wait_for_it(self):
+        with Rehearsal(["live", "walk", "patterns"]) as rehearsal:
+            process = rehearsal._process
+        assert process is not None
+        assert process.returncode == 0
+
+    def test_if_it_dies_the_demo_goes_on(self):
+        with Rehearsal(["live", "walk"]) as rehearsal:
+            assert rehearsal._process is not None
+            rehearsal._process.kill()
+            rehearsal.wait("walk")
+
+    def test_the_first_section_needs_none(self):
+        with Rehearsal(["walk"]) as rehearsal:
+            assert rehearsal._process is None
+            rehearsal.wait("walk")

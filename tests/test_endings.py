@@ -163,7 +163,7 @@ class TestFiles:
     @pytest.mark.parametrize("data", ["nowhere", "empty", "p.cpsl"])
     def test_the_demo_looks_for_its_data_first(self, data: str, files: Path, monkeypatch):
         (files / "empty").mkdir()
-        monkeypatch.setattr("nearcast.cli.sections._section", None)  # nothing is begun
+        monkeypatch.setattr("nearcast.cli.sections.section", None)  # nothing is begun
         asked = ["demo", "--data", str(files / data), "--out", str(files / "out")]
         result = CliRunner().invoke(app, asked)
         assert result.exit_code == 2
@@ -173,7 +173,7 @@ class TestFiles:
     def test_the_demo_looks_at_its_folder_first(self, files: Path, monkeypatch):
         (files / "theirs" / "pipeline").mkdir(parents=True)
         (files / "theirs" / "pipeline" / "thesis.txt").write_text("years of work")
-        monkeypatch.setattr("nearcast.cli.sections._section", None)
+        monkeypatch.setattr("nearcast.cli.sections.section", None)
         for out in ("p.cpsl", "p.cpsl/below", "theirs"):
             result = CliRunner().invoke(app, ["demo", "--out", str(files / out)])
             assert result.exit_code == 2

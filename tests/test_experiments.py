@@ -12,7 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.bench import experiments, report, results, tables
-from nearcast.bench.experiments import cases, event_matching, scores, subscription_matching
+from nearcast.bench.experiments import (
+    cases,
+    event_matching,
+    first,
+    scores,
+    subscription_matching,
+)
 from nearcast.bench.experiments.base import settle
 from nearcast.bench.experiments.changes import Change, LiveChange
 from nearcast.bench.metrics import Agreement
@@ -102,6 +108,33 @@ class TestEveryExperiment:
         for setting in experiments.experiment(name).settings:
             if "indexes" in setting.name or setting.name in ("batchers", "meanwhile"):
                 assert {str(v) for v in setting.values} <= set(registry.names())
+
+
+class TestFirst:
+    """Real processes from an empty cache; how long they take is not a test's business."""
+
+    def test_answers_are_judged_and_compared_with_goals(self):
+        found = experiments.experiment("first")
+        ran = list(measure_all(found.trials(settle(found, {}, quick=True)), repetitions=1))
+        assert [(m.parameters["what"], m.contender) for m in ran] == [
+            ("README", "empty cache"), ("broker", "empty cache"),
+        ]  # fmt: skip
+        assert all(m.agreement.exact and min(m.seconds) > 0 for m in ran)
+        assert [claim.target for claim in found.claims(ran)] == [1.0, 2.5]
+
+    def test_the_readme_is_what_is_timed(self):
+        readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
+        for line in first._SCRIPTS["README"].strip().splitlines()[1:-1]:
+            assert line in readme
+
+    def test_a_process_that_fails_is_no_measurement(self):
+        with pytest.raises(BenchError, match="ZeroDivisionError"):
+            first._timed("print(1 / 0)", 1)
+
+    def test_what_nobody_knows_is_refused(self):
+        found = experiments.experiment("first")
+        with pytest.raises(BenchError, match="what=nothing"):
+            list(found.trials(settle(found, {"what": "nothing"}, quick=True)))
 
 
 def test_the_report_has_the_command_under_every_figure(tmp_path: Path):

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from nearcast import jit
+from nearcast.errors import ValidationError
+from nearcast.jit import kernel_files
 
 SOURCE = """
 from nearcast.jit import inlined, kernel, prefetcher, word_reader, word_writer
@@ -40,9 +42,9 @@ def modules_of(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", jit.kernel_sources(), ids=lambda path: "/".join(path.parts[-3:]))
 def test_compiled_kernels_are_kept_by_all_that_they_stand_on(path):
     """Compiled code holds what it calls: stale code would go on giving old answers."""
-    package = Path(jit.__file__).parent.parent
+    package = Path(jit.__file__).parents[2]
     name = {".".join(p.relative_to(package).with_suffix("").parts): p for p in jit.kernel_sources()}
-    known = jit._imported_kernels(path)
+    known = kernel_files._imported_kernels(path)
     assert path in known
     for each in known:
         assert {name[m] for m in modules_of(each) if m in name} <= known
@@ -58,7 +60,7 @@ def test_an_edit_leaves_the_cache_of_those_that_do_not_stand_on_it(tmp_path, mon
     for name, text in sources.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "kernels.py").write_text(text)
-    monkeypatch.setattr(jit, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(kernel_files, "_PACKAGE", tmp_path)
 
     def kept() -> list[Path]:
         return [jit.module_cache.__wrapped__(tmp_path / name / "kernels.py") for name in sources]
@@ -72,11 +74,11 @@ def test_an_edit_leaves_the_cache_of_those_that_do_not_stand_on_it(tmp_path, mon
 
 def test_every_kernel_is_in_a_source_of_kernels():
     """Those elsewhere would be kept without regard to what they stand on."""
-    package = Path(jit.__file__).parent
+    package = Path(jit.__file__).parents[1]
     given = {
         path
         for path in package.glob("**/*.py")
-        if path.name != "jit.py" and "nearcast.jit.kernel" in modules_of(path)
+        if path.parent.name != "jit" and "nearcast.jit.kernel" in modules_of(path)
     }
     assert given <= set(jit.kernel_sources())
 
@@ -110,14 +112,23 @@ def test_words_are_read_and_written_anywhere(source, monkeypatch, on, start, tar
 
 
 @pytest.mark.skipif(not jit.compiled(), reason="only what is compiled is kept on disk")
-def test_processes_that_compile_at_once_do_not_run_each_others_code(source, monkeypatch):
-    one, other = (loaded(source).move._cache._cache_file for _ in range(2))
-    for files in (one, other):  # both look before either writes
-        monkeypatch.setattr(files, "_load_index", dict)
-    held_up = []
-    write = one._save_data
-    monkeypatch.setattr(one, "_save_data", lambda *given: held_up.append(given))
-    one.save("float64", "code for float64")
-    other.save("int64", "code for int64")
-    write(*held_up[0])
-    assert loaded(source).move._cache._cache_file.load("int64") == "code for int64"
+def test_what_is_kept_is_not_taken_for_another_signature_or_another_state(source):
+    """One file a signature; an edit, an option or a constant makes it another."""
+    move = loaded(source).move.dispatcher
+    bytes_, words = (move.signature((np.zeros(24, kind), 0, 8)) for kind in (np.uint8, np.uint64))
+    paths = {move._cache.path(bytes_), move._cache.path(words)}
+    edited = source.with_name("edited.py")
+    edited.write_text(SOURCE + "# edited\n")
+    paths.add(loaded(edited).move.dispatcher._cache.path(bytes_))
+    brief = source.with_name("brief.py")
+    brief.write_text(
+        SOURCE.replace("import inlined, kernel", "import inlined, brief_kernel as kernel")
+    )
+    paths.add(loaded(brief).move.dispatcher._cache.path(bytes_))
+    assert len({path.name.rsplit(".", 2)[1] + path.parent.name for path in paths}) == 4
+
+
+def test_a_mode_that_nobody_knows_is_refused(monkeypatch):
+    monkeypatch.setenv("NEARCAST_JIT", "yes")
+    with pytest.raises(ValidationError, match=r"NEARCAST_JIT.*yes"):
+        jit.compiled()

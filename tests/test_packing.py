@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearcast.jit import compiled, kernel, packing
+from nearcast.jit import kernel, packing
 
 pack, unpack = packing("f8", "u2:2", "i4")
 
@@ -24,7 +24,6 @@ def test_a_kernel_works_on_the_arrays_themselves() -> None:
     assert first.tolist() == [0.0, 45.0, 0.0]
 
 
-@pytest.mark.skipif(not compiled(), reason="plain Python takes the arrays as they are")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -39,12 +39,12 @@ def test_matches_go_on_while_a_large_addition_is_built(monkeypatch, fails: bool)
     building, go_on = threading.Event(), threading.Event()
     plain = pivot.Pivot.rebuilt
 
-    def slowly(self: pivot.Pivot, rows: Any) -> pivot.Pivot:
+    def slowly(self: pivot.Pivot, rows: Any, **how: bool) -> pivot.Pivot:
         building.set()
         assert go_on.wait(30)
         if fails:
             raise MemoryError
-        return plain(self, rows)
+        return plain(self, rows, **how)
 
     monkeypatch.setattr(pivot.Pivot, "rebuilt", slowly)
     wanted = Event(id="e", attributes={"price": 7000.25, "cost": 3.0})

@@ -21,6 +21,8 @@
     │   └── StoppedError     a broker whose store failed, or that was closed
     └── MissingExtraError    an optional dependency that is not installed
 
+    CompilerWarning          the compiler or its cache is in trouble; answers are not
+
 Each carries its data as attributes and says what to do about it.
 """
 
@@ -34,6 +36,7 @@ __all__ = [
     "BenchError",
     "CapabilityError",
     "CapacityError",
+    "CompilerWarning",
     "DatasetError",
     "DuplicateIdError",
     "FilterError",
@@ -260,3 +263,7 @@ class MissingExtraError(NearcastError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{package} is not installed; run: pip install 'nearcast[{extra}]'")
+
+
+class CompilerWarning(UserWarning):
+    """The compiler or its cache is in trouble. Answers are right all the same, only slower."""

@@ -37,7 +37,11 @@ def measure_all(
 
 
 def measure(trial: Trial, repetitions: int = 5, listener: Listener = _unheard) -> list[Measurement]:
-    """Let the contenders of one trial take turns; raise BenchError at the first wrong answer."""
+    """Let the contenders of one trial take turns; raise BenchError at the first wrong answer.
+
+    What plain Python would answer for a kernel is never timed: all of them are compiled first.
+    """
+    jit.compile_at_once()
     rounds = repetitions if trial.at_most is None else min(repetitions, trial.at_most)
     _check(trial, rounds)
     label = _label(trial)

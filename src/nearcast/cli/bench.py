@@ -82,6 +82,7 @@ def bench(
 
       nearcast bench --report
     """
+    from nearcast import jit
     from nearcast.bench import experiments
 
     if list_:
@@ -94,6 +95,7 @@ def bench(
         raise BenchError(
             f"which experiment? there are: {', '.join(experiments.names())} (nearcast bench --list)"
         )
+    jit.compile_at_once()
     given = _given([*(settings or []), *([] if n is None else [f"n={n}"])])
     request = _Request(experiment, quick, given, repetitions, seed)
     record = _run(experiments.experiment(experiment), request, quiet)

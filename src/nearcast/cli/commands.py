@@ -22,7 +22,8 @@ __all__ = ["app"]
 
 _EPILOG = (
     "Try [bold]nearcast demo[/bold] first. NEARCAST_DEBUG=1 shows the traceback of an error, "
-    "NEARCAST_CACHE moves the compile cache, NEARCAST_THREADS limits the cores a batch uses."
+    "NEARCAST_JIT=1 compiles before the first answer, NEARCAST_CACHE moves the compile cache, "
+    "NEARCAST_THREADS limits the cores a batch uses."
 )
 
 

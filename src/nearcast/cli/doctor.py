@@ -29,8 +29,8 @@ def doctor(
 ) -> None:
     """Look at the installation: versions, Java, the compile cache.
 
-    The exit code is 1 if something essential is broken. A first run compiles kernels when
-    it meets them, which takes a while; --warm does that ahead, for every index.
+    The exit code is 1 if something essential is broken. Kernels are compiled behind
+    the first runs that meet them; --warm does that ahead, for every index.
 
     Examples:
 

@@ -19,6 +19,8 @@ from nearcast.errors import SparkError
 
 __all__ = ["Finding", "all_findings"]
 
+#: Decorators of kernels.
+_MARKS = {"kernel", "brief_kernel", "inlined"}
 State = Literal["fine", "note", "bad"]
 
 
@@ -110,9 +112,10 @@ def _kernels() -> Finding:
     """How many kernels are compiled in the present state of their sources."""
     sources = jit.kernel_sources()
     known = sum(_kernel_count(source) for source in sources)
-    entries = "*.py{}{}.nbi".format(*sys.version_info[:2])
     folders = {jit.module_cache(source) for source in sources}
-    kept = sum(len(list(folder.rglob(entries))) for folder in folders)
+    kept = len(
+        {path.name.split(".nbc")[0].rsplit(".", 1)[0] for f in folders for path in f.glob("*.nbc")}
+    )
     if kept == 0:
         return Finding("note", "kernels", f"none of {known} compiled; nearcast doctor --warm does")
     return Finding("fine", "kernels", f"{kept} of {known} compiled and kept")
@@ -122,4 +125,4 @@ def _kernel_count(source: Path) -> int:
     tree = ast.parse(source.read_text("utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     marks = (mark for function in functions for mark in function.decorator_list)
-    return sum(isinstance(mark, ast.Name) and mark.id == "kernel" for mark in marks)
+    return sum(isinstance(mark, ast.Name) and mark.id in _MARKS for mark in marks)

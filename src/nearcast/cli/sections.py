@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nearcast.bench.story import Chapter
 
-__all__ = ["SECTIONS", "Scene", "can_draw", "run_sections"]
+__all__ = ["SECTIONS", "Scene", "can_draw", "run_sections", "section"]
 
 #: By name, in order: where the function lives.
 SECTIONS: dict[str, str] = {
@@ -65,7 +65,16 @@ def run_sections(scene: Scene, names: list[str]) -> None:
     if unknown:
         raise ValidationError("--only", unknown[0], f"give one of {', '.join(SECTIONS)}")
     _check(scene)
-    chapters = [_section(name)(scene) for name in names or SECTIONS]
+    from nearcast import jit
+    from nearcast.cli.rehearsing import Rehearsal
+
+    jit.compile_at_once()  # what is shown is how fast it is once compiled, here and on Spark
+    order = names or list(SECTIONS)
+    chapters = []
+    with Rehearsal(order) as rehearsal:
+        for name in order:
+            rehearsal.wait(name)
+            chapters.append(section(name)(scene))
     if not any(chapter.pictures for chapter in chapters):
         return
     from nearcast.bench.story import write_story
@@ -88,7 +97,8 @@ def _check(scene: Scene) -> None:
     Workspace(scene.pipeline).check()
 
 
-def _section(name: str) -> Section:
+def section(name: str) -> Section:
+    """The function of a section."""
     module, _, function = SECTIONS[name].partition(":")
     found: Section = getattr(import_module(module), function)
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from nearcast.bench.rehearsal import rehearse
 from nearcast.bench.story import Chapter
 from nearcast.cli.braille import braille
 from nearcast.cli.console import counting, result_console, watching
@@ -33,6 +33,7 @@ __all__ = ["Showcase", "live"]
 
 _MAP_COLUMNS, _MAP_ROWS = 60, 16
 _SUBSCRIPTION_BATCH, _EVENT_BATCH = 20_000, 500
+_FEW = 2000  # subscriptions of a rehearsal: enough for every structure of an index
 _SAMPLE = 300  # offers that are matched one by one, to compare with a scan
 
 
@@ -69,9 +70,9 @@ class Showcase:
         return City(seed=self.seed)
 
     def run(self) -> None:
-        """All stages, in order."""
-        self._prepare()
+        """All stages, in order; the map is something to look at while kernels are compiled."""
         self._draw()
+        self._prepare()
         people = self._table(self.city.subscriptions(self.subscriptions))
         offers = self._table(self.city.offers(self.events))
         matcher = self._subscribe(people)
@@ -88,7 +89,14 @@ class Showcase:
     def _prepare(self) -> None:
         with watching(quiet=self.quiet) as say:
             say("getting the kernels ready (the first time they are compiled) …")
-            rehearse(self.index)
+            few = replace(self, subscriptions=_FEW, events=_EVENT_BATCH, quiet=True)
+            few.__dict__.update(city=self.city, console=Console(file=io.StringIO()))
+            people = few._table(self.city.subscriptions(few.subscriptions))
+            offers = few._table(self.city.offers(few.events))
+            matcher = few._subscribe(people)
+            matches = few._publish(matcher, offers)
+            few._explain(matcher, matches, people, offers)
+            few._compare(matcher, people, offers)
 
     def _draw(self) -> None:
         with watching(quiet=self.quiet) as say:

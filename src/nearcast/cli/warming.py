@@ -58,6 +58,7 @@ def _deaf() -> Iterator[None]:
 
 def _rehearsed(name: str) -> Finding:
     """The finding, not the error: errors that carry data do not all travel between processes."""
+    jit.compile_at_once()
     from nearcast.bench import rehearsal
 
     started = perf_counter()

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.cpsl import ast
-from nearcast.cpsl.predicates import binds
+from nearcast.cpsl.leaves import leaf_of
+from nearcast.cpsl.regions import packed
 from nearcast.errors import ValidationError
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Plan",
     "Tree",
     "compile_pattern",
+    "digest",
     "leaves_of",
     "speaks_of",
     "tie_break",
@@ -79,7 +81,12 @@ class Plan:
 
 def tie_break(expression: ast.Expression) -> int:
     """A number that orders time events of different operators that are due together."""
-    return int.from_bytes(blake2b(repr(expression).encode(), digest_size=8).digest()) >> 1
+    return digest(repr(expression))
+
+
+def digest(text: str) -> int:
+    """A number for a text."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1
 
 
 def leaves_of(tree: Tree) -> Iterator[int]:
@@ -102,9 +109,49 @@ def speaks_of(given: Input) -> frozenset[str]:
     return found if given.name is None else found | {"$" + given.name}
 
 
-def compile_pattern(pattern: ast.Pattern, longest: Micros | None = None) -> Plan:
-    """The plan of a pattern whose plain events last at most `longest`. O(size)."""
-    return _Compiler(pattern, ENDLESS if longest is None else longest).plan(pattern.expression, 0)
+def compile_pattern(
+    pattern: ast.Pattern,
+    longest: Micros | None = None,
+    apart: bool = False,
+    ties: dict[int, str] | None = None,
+) -> Plan:
+    """The plan of a pattern whose plain events last at most `longest`. O(size).
+
+    `apart` says that instances are told apart by their variables even where these stand in one
+    place: in `cumulative` a variable stands for one event. `ties` takes the texts of which the
+    tie breaks are digests.
+    """
+    compiler = _Compiler(pattern, ENDLESS if longest is None else longest)
+    if ties is not None:
+        compiler.ties = ties
+    plan = compiler.plan(pattern.expression, 0)
+    return plan if apart else _without(plan, frozenset(_single(plan)))
+
+
+def _single(plan: Plan) -> Iterator[str]:
+    """The variables that only one input of one joint has: nothing else can disagree with them."""
+    uses: Counter[str] = Counter()
+    joined: set[str] = set()
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        for given in one.inputs:
+            waiting.append(given.plan)
+            if given.name is not None:
+                uses[given.name] += 1
+                if one.kind == "joint":
+                    joined.add(given.name)
+    return (name for name in joined if uses[name] == 1)
+
+
+def _without(plan: Plan, names: frozenset[str]) -> Plan:
+    """The plan without variables: instances need not say what they stand for."""
+    if not names:
+        return plan
+    inputs = tuple(
+        Input(_without(i.plan, names), None if i.name in names else i.name) for i in plan.inputs
+    )
+    return replace(plan, inputs=inputs, names=plan.names - {"$" + name for name in names})
 
 
 class _Compiler:
@@ -113,6 +160,7 @@ class _Compiler:
     def __init__(self, pattern: ast.Pattern, longest: Micros) -> None:
         self.definitions = {d.name: d.body for d in pattern.definitions}
         self.longest = longest
+        self.ties: dict[int, str] = {}
         self.uses: Counter[str] = _uses(pattern.expression)
         for body in self.definitions.values():
             self.uses += _uses(body)
@@ -122,7 +170,8 @@ class _Compiler:
             raise ValidationError("text", "…", f"operators nest at most {_DEEPEST} deep")
         match expression:
             case ast.Primitive():
-                return Plan("primitive", (expression,), (), 0, self.longest, _binds(expression))
+                leaf = leaf_of(expression)
+                return Plan("primitive", (leaf,), (), 0, self.longest, leaf.form.names)
             case ast.Reference():
                 return self.input(expression, depth).plan
             case ast.Or(parts=parts):
@@ -164,7 +213,7 @@ class _Compiler:
         return _over("or", (), inputs, lag, span, names)
 
     def _negation(self, expression: ast.Negation, depth: int) -> Plan:
-        window, tie = expression.window, tie_break(expression)
+        window, tie = expression.window, self._tie(expression)
         body = self.input(expression.body, depth)
         if isinstance(window, ast.Fixed):
             params = (window.at, window.length)
@@ -191,7 +240,12 @@ class _Compiler:
         names = frozenset(name for name in _names(below) if name[0] == "&")
         lag = below.plan.lag + (params[0] if kind == "period" else 0)
         span = params[1] if kind == "sliding" else ENDLESS
-        return _over(kind, params, (below,), lag, span, names, tie_break(expression))
+        return _over(kind, params, (below,), lag, span, names, self._tie(expression))
+
+    def _tie(self, expression: ast.Expression) -> int:
+        tie = tie_break(expression)
+        self.ties[tie] = repr(expression)
+        return tie
 
     # -- joints ----------------------------------------------------------------
 
@@ -251,13 +305,13 @@ def unary_test(
     """An operator that only lets some instances of its one operand pass."""
     match expression:
         case ast.HappenIn(region=region, body=body):
-            return "happen-in", (region.points,), body
+            return "happen-in", (packed(region.points),), body
         case ast.Overlap(place=ast.Region(points=points), body=body):
-            return "overlap", (points,), body
+            return "overlap", (packed(points),), body
         case ast.SamePlace(place=ast.Region(points=points), body=body):
-            return "same-place", (points,), body
+            return "same-place", (packed(points),), body
         case ast.Distance(place=ast.Region(points=points), op=op, metres=metres, body=body):
-            return "distance", (points, op, float(metres)), body
+            return "distance", (packed(points), op, float(metres)), body
         case ast.HappenBetween(window=ast.Fixed(at=at, length=length), body=body):
             return "during", (at, at + length), body
         case ast.HappenAfter(window=ast.Fixed(at=at, length=length), body=body):
@@ -326,16 +380,3 @@ def _plus(first: Micros, second: Micros) -> Micros:
 
 def _uses(expression: ast.Expression) -> Counter[str]:
     return Counter(node.name for node in ast.walk(expression) if isinstance(node, ast.Reference))
-
-
-def _binds(primitive: ast.Primitive) -> frozenset[str]:
-    """The `&` variables that a plain event binds whichever of its alternatives holds."""
-    found: set[str] = set()
-    for predicate in primitive.predicates:
-        if isinstance(predicate, ast.TypedPredicate):
-            each = [
-                {"&" + getattr(test, "value").name for test in tests if binds(test)}  # noqa: B009
-                for tests in predicate.any_of
-            ]
-            found |= set.intersection(*each) if each else set()
-    return frozenset(found)

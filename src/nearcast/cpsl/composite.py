@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from nearcast.clock import Micros
 from nearcast.cpsl.analyze import analyze
 from nearcast.cpsl.ast import Expression, Pattern, forget_spans
+from nearcast.cpsl.compile import Plan, compile_pattern
 from nearcast.cpsl.parser import parse
 from nearcast.cpsl.regions import Regions
+from nearcast.cpsl.templates import learn, recognise
 from nearcast.errors import ValidationError
 from nearcast.model.events import check_id
 
@@ -36,7 +39,7 @@ class Composite:
     subscriber: str | None
     text: str
     consume: Mode
-    pattern: Pattern = field(init=False, repr=False, compare=False)
+    _pattern: Pattern | None = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -51,22 +54,40 @@ class Composite:
             check_id(subscriber, "subscriber")
         if consume not in MODES:
             raise ValidationError("consume", consume, f"choose one of {', '.join(MODES)}")
-        pattern = _pattern(text, regions)
+        pattern = None
+        if not isinstance(text, str) or regions or recognise(text) is None:
+            pattern = _parsed(text, regions)
         put = object.__setattr__
         put(self, "id", id)
         put(self, "subscriber", subscriber)
-        put(self, "pattern", pattern)
+        put(self, "_pattern", pattern)
         put(self, "text", text if isinstance(text, str) and not regions else str(pattern))
         put(self, "consume", consume)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The parsed text. Of a text whose form is known it is parsed at every call."""
+        return _parsed(self.text, None) if self._pattern is None else self._pattern
+
+    def plan(self, longest: Micros | None = None) -> Plan:
+        """The plan of the pattern, where plain events last at most `longest`."""
+        apart = self.consume == "cumulative"
+        known = recognise(self.text) if self._pattern is None else None
+        if known is None:
+            return compile_pattern(self.pattern, longest, apart)
+        template, constants = known
+        return template.plan(constants, longest, apart)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Composite, (self.id, self.subscriber, self.text, self.consume))
 
 
-def _pattern(given: object, regions: Regions | None) -> Pattern:
+def _parsed(given: object, regions: Regions | None) -> Pattern:
     if isinstance(given, str):
         parsed = analyze(parse(given, regions), given)
         forget_spans(parsed)
+        if not regions:
+            learn(given, parsed)
         return parsed
     if isinstance(given, Expression):
         given = Pattern(given)

@@ -7,12 +7,15 @@ so that nobody sees what happened before they came.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from nearcast.clock import Micros
 from nearcast.cpsl.compile import Plan, speaks_of
+from nearcast.cpsl.dispatch import Dispatch
 from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.leaves import Leaf
 from nearcast.cpsl.location_index import LocationIndex
 from nearcast.cpsl.operators.constraints import Constraints
 from nearcast.cpsl.operators.filters import SPATIAL
@@ -22,12 +25,12 @@ from nearcast.cpsl.operators.node import Node
 from nearcast.cpsl.operators.passing import Alias, Either, Filter, Primitive
 from nearcast.cpsl.operators.repetition import Count, Period, Sliding
 from nearcast.cpsl.operators.spatial import Relations
-from nearcast.cpsl.predicates import check_filters, translate
+from nearcast.cpsl.predicates import check_filters
 from nearcast.cpsl.timers import Timers
-from nearcast.matcher import Matcher
-from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Graph", "Registration", "Scope"]
+
+_FEW = 4  # location tests that are held against an event one after another
 
 
 class Scope(NamedTuple):
@@ -78,26 +81,30 @@ class Graph:
     def __init__(self, relations: Relations, max_pending: int) -> None:
         self.relations = relations
         self.max_pending = max_pending
-        self.matcher = Matcher(space=relations.space, threads=1)
+        self.dispatch = Dispatch(relations.space)
         self.locations = LocationIndex(relations)
         self.timers = Timers()
         self.now: Micros = 0
         self.started = False
         self.step = 0
         self.overflows = 0
-        self.nodes: dict[int, Node] = {}
         self._by_key: dict[object, Node] = {}
+        self._located: dict[int, Filter] = {}  # those that the location index knows
         self._constraints: dict[object, Constraints] = {}
         self._known: dict[object, object] = {}
         self._waiting_start: list[NotFixed | Period] = []
-        self._unmatched: dict[int, Subscription] = {}  # what the matcher has not been told of
         self._serial = 0
         self._orders = 0
-        self._arrivals: list[tuple[int, int, int, int, Node, Instance]] = []
+        self._arrivals: list[tuple[int, int, int, Node, Instance]] = []
         self._pushed = 0
         self.found: list[tuple[Registration, Instance]] = []
         self.barred: frozenset[str] = frozenset()
         """The composites that the event of this step is made of, in a nested detector."""
+
+    @property
+    def nodes(self) -> Collection[Node]:
+        """All nodes."""
+        return self._by_key.values()
 
     # -- what nodes ask --------------------------------------------------------
 
@@ -118,9 +125,34 @@ class Graph:
             name = parent.names[port]
             given = instance if name is None else instance.bound(name)
             self._pushed += 1
-            heappush(
-                self._arrivals, (parent.height, parent.order, port, self._pushed, parent, given)
-            )
+            heappush(self._arrivals, (parent.rank, port, self._pushed, parent, given))
+
+    def enter(self, primitive: Primitive, instance: Instance, passed: Sequence[int] | None) -> None:
+        """A plain event that satisfies a primitive, up the graph.
+
+        `passed` are the location tests that the index has found to hold, None if it was not asked.
+        """
+        self.emit(primitive, instance)
+        if primitive.places:
+            point = instance.point
+            for node in primitive.places:
+                if point is None:
+                    holds = node.holds(instance)
+                else:
+                    holds = node.holds_at(point.x, point.y, instance)
+                if holds:
+                    self._pass(node, instance)
+        elif primitive.order in self.locations:
+            if passed is None:
+                assert instance.event is not None
+                place = instance.event.location
+                passed = () if place is None else self.locations.at(primitive.order, place)
+            for number in passed:
+                self._pass(self._located[number], instance)
+
+    def _pass(self, node: Filter, instance: Instance) -> None:
+        name = node.names[0]
+        self.emit(node, instance if name is None else instance.bound(name))
 
     def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
         """Ask for a time event."""
@@ -128,7 +160,7 @@ class Graph:
 
     def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
         """Ask to be told when an instance is of no more use."""
-        self.timers.forget(after, node, port, token)
+        self.timers.forget(after, self.now, node, port, token)
 
     def overflow(self) -> None:
         """Count an instance that a full queue let go."""
@@ -140,7 +172,7 @@ class Graph:
         """Deliver what is under way: inner nodes first, the inputs of a node in their order."""
         arrivals = self._arrivals
         while arrivals:
-            _, _, port, _, node, instance = heappop(arrivals)
+            _, port, _, node, instance = heappop(arrivals)
             node.receive(port, instance, self)
 
     def move_to(self, now: Micros) -> None:
@@ -153,10 +185,9 @@ class Graph:
             self._waiting_start.clear()
         if now > self.now:
             self.now = now
-        timers = self.timers
-        while timers.stale and timers.stale[0][0] < self.now:
-            node, port, token = timers.pop_stale()
-            node.forgotten(port, token, self)
+        if self.timers.oldest < self.now:
+            for _, _, node, port, token in self.timers.pop_stale(self.now):
+                node.forgotten(port, token, self)
 
     def fire(self) -> None:
         """The next time event, at its own time."""
@@ -170,8 +201,10 @@ class Graph:
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan with plain events that the matcher could not learn."""
-        if plan.kind == "primitive" and plan.params[0] not in self._by_key:
-            check_filters(plan.params[0], self.relations.space)
+        if plan.kind == "primitive":
+            leaf: Leaf = plan.params[0]
+            if not leaf.direct and leaf not in self._by_key:
+                check_filters(leaf.primitive(), self.relations.space)
         for given in plan.inputs:
             self.check(given.plan)
 
@@ -187,7 +220,7 @@ class Graph:
         if node is None:
             node = self._make(plan, mode, names)
             node.owner = scope.owner if node.stateful and scope.part else None
-            self._install(node, key, plan, inputs, scope.since)
+            self._install(node, key, inputs, scope.since)
         else:
             for below in inputs:
                 self.release(below)
@@ -212,7 +245,7 @@ class Graph:
 
     def _interned(self, value: Any) -> Any:
         """An equal value that is kept already: thousands of composites differ in little."""
-        if len(self._known) > 1000 + 2 * len(self.nodes):  # composites came and went
+        if len(self._known) > 1000 + 2 * len(self._by_key):  # composites came and went
             self._known.clear()
             self._constraints.clear()
         return self._known.setdefault(value, value)
@@ -221,18 +254,17 @@ class Graph:
         self,
         node: Node,
         key: object,
-        plan: Plan,
         inputs: tuple[Node, ...],
         since: Micros | None,
     ) -> None:
         self._orders += 1
         node.order, node.key, node.inputs = self._orders, key, inputs
-        self._by_key[key] = self.nodes[node.order] = node
+        node.rank = node.height << 40 | node.order
+        self._by_key[key] = node
         if isinstance(node, Primitive):
-            filtered = translate(plan.params[0]).subscription(str(node.order))
-            self._unmatched[node.order] = filtered
+            self.dispatch.add(node)
         elif isinstance(node, Filter) and isinstance(inputs[0], Primitive) and node.kind in SPATIAL:
-            self.locations.add(node.order, inputs[0].order, (node.kind, node.params))
+            self._place(node, inputs[0])
         else:
             for port, below in enumerate(inputs):
                 below.parents = (*below.parents, (node, port))
@@ -242,13 +274,31 @@ class Graph:
             else:
                 self._waiting_start.append(node)
 
+    def _place(self, node: Filter, primitive: Primitive) -> None:
+        """A location test over a primitive: beside it while they are few, else in the index."""
+        waiting: tuple[Filter, ...] = (node,)
+        if primitive.order not in self.locations:
+            waiting = (*primitive.places, node)
+            if len(waiting) <= _FEW:
+                primitive.places = waiting
+                return
+        primitive.places = ()
+        for one in waiting:
+            self._located[one.order] = one
+            self.locations.add(one.order, primitive.order, (one.kind, one.params))
+
+    def _displace(self, node: Filter, primitive: Primitive) -> None:
+        if self._located.pop(node.order, None) is None:
+            primitive.places = tuple(other for other in primitive.places if other is not node)
+        else:
+            self.locations.remove(node.order, primitive.order)
+
     def _make(self, plan: Plan, mode: str, names: tuple[str | None, ...]) -> Node:
         height, tie, params = plan.height, plan.tie, plan.params
         lags = tuple(given.plan.lag for given in plan.inputs)
         match plan.kind:
             case "primitive":
-                translation = translate(params[0])
-                return Primitive(translation if translation.residual else None)
+                return Primitive(params[0])
             case "alias":
                 return Alias(names, height, 0)
             case "or":
@@ -282,25 +332,19 @@ class Graph:
 
     def learn(self) -> None:
         """Tell the matcher of new primitives; once for many composites."""
-        if self._unmatched:
-            self.matcher.add_subscriptions(list(self._unmatched.values()))
-            self._unmatched = {}  # not before: what fails is tried again, and nothing is lost
+        self.dispatch.learn()
 
     def release(self, node: Node) -> None:
         """One use less; a node that nobody uses goes, and with it what only it used."""
         node.uses -= 1
         if node.uses:
             return
-        del self.nodes[node.order]
         del self._by_key[node.key]
         if isinstance(node, Primitive):
-            if node.order in self._unmatched:
-                del self._unmatched[node.order]
-            else:
-                self.matcher.remove_subscription(str(node.order))
+            self.dispatch.remove(node)
         for below in node.inputs:
             if isinstance(node, Filter) and isinstance(below, Primitive) and node.kind in SPATIAL:
-                self.locations.remove(node.order, below.order)
+                self._displace(node, below)
             else:
                 below.parents = tuple(entry for entry in below.parents if entry[0] is not node)
             self.release(below)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -12,14 +13,16 @@ import numpy as np
 
 from nearcast.clock import NEVER, Micros, Time, to_micros
 from nearcast.cpsl import state
-from nearcast.cpsl.compile import compile_pattern
+from nearcast.cpsl.compile import Op, Plan
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
 from nearcast.cpsl.durations import to_duration
-from nearcast.cpsl.instances import CompositeEvent, GlobeInstance, Instance, detection
+from nearcast.cpsl.instances import CompositeEvent, Detection, GlobeInstance, Instance
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
-from nearcast.cpsl.operators.passing import Filter, Primitive
+from nearcast.cpsl.operators.filters import SPATIAL
+from nearcast.cpsl.operators.passing import Primitive
 from nearcast.cpsl.operators.spatial import Relations
+from nearcast.cpsl.regions import unpacked
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point, Space, check_space
@@ -28,8 +31,6 @@ __all__ = ["Detector"]
 
 #: end, order of arrival, start, event
 Timed: TypeAlias = tuple[Micros, int, Micros, Event]
-#: A primitive that an event passes, and the location tests over it that hold.
-Entry: TypeAlias = tuple[Primitive, Sequence[int]]
 _PIECE = 8192  # events that are matched together
 _NOBODY: frozenset[str] = frozenset()
 
@@ -121,7 +122,7 @@ class Detector:
 
     def pending(self) -> int:
         """How many instances wait at the operators. O(nodes)."""
-        return sum(len(node.pending()) for node in self._graph.nodes.values())
+        return sum(len(node.pending()) for node in self._graph.nodes)
 
     # -- composites --------------------------------------------------------------
 
@@ -131,21 +132,32 @@ class Detector:
         Periods are counted from `since`, by default from where time stands, before the first
         event from that. A composite that cannot be detected is refused, and nothing changes.
         """
-        self.check(composite)
+        if not isinstance(composite, Composite):
+            raise ValidationError("composite", composite, "give a Composite")
+        plan = self._checked(composite)
         if composite.id in self._registrations:
             raise DuplicateIdError("composite", composite.id, "remove it first")
-        self._register(composite, self._epoch, None if since is None else to_micros(since, "since"))
+        begin = None if since is None else to_micros(since, "since")
+        self._register(composite, plan, self._epoch, begin)
 
     def check(self, composite: Composite) -> None:
         """Refuse a composite that cannot be detected; changes nothing. O(size)."""
         if not isinstance(composite, Composite):
             raise ValidationError("composite", composite, "give a Composite")
-        for corner in _regions(composite):
-            check_space(corner, self.space, "text")
-        self._graph.check(compile_pattern(composite.pattern, self.longest))
+        self._checked(composite)
 
-    def _register(self, composite: Composite, epoch: int, since: Micros | None) -> Registration:
-        plan = compile_pattern(composite.pattern, self.longest)
+    def _checked(self, composite: Composite) -> Plan:
+        """The plan of a composite that can be detected."""
+        plan = composite.plan(self.longest)
+        for x, y in _corners(plan):
+            if self._graph.relations.globe or not (math.isfinite(x) and math.isfinite(y)):
+                check_space(Point(_turned(x), y), self.space, "text")
+        self._graph.check(plan)
+        return plan
+
+    def _register(
+        self, composite: Composite, plan: Plan, epoch: int, since: Micros | None
+    ) -> Registration:
         scope = Scope(epoch, since, composite.id if self.nested else None)
         root = self._graph.add(plan, composite.consume, scope)
         self._added += 1
@@ -295,12 +307,15 @@ class Detector:
         graph = self._graph
         timers = graph.timers
         kind = GlobeInstance if graph.relations.globe else Instance
-        matched = self._matched([timed[3] for timed in ready])
-        for (end, _, start, event), entries in zip(ready, matched, strict=True):
+        matched, places = self._matched(ready)
+        find = graph.dispatch.find
+        for row, (end, _, start, event) in enumerate(ready):
             while timers.due and timers.due[0][0] < end:
                 graph.fire()
                 self._collect(found)
-            graph.move_to(end)
+            if end > graph.now or not graph.started:
+                graph.move_to(end)
+            entries = find(event) if matched is None else matched[row]
             if not entries:
                 continue
             graph.step += 1
@@ -311,84 +326,60 @@ class Detector:
                     continue
                 graph.barred = event.lineage.composites
             plain = kind(serial, start, end, event)
-            for primitive, passed in entries:
-                self._enter(primitive, passed, plain, event)
+            for primitive in entries:
+                instance = plain
+                if primitive.reader is not None:
+                    match = primitive.reader.check(event, self.space)
+                    if match is None:
+                        continue
+                    if match.bindings or match.opens:
+                        instance = plain.knowing(match.bindings, match.opens)
+                passed = None if places is None else places.get((row, primitive.order))
+                graph.enter(primitive, instance, passed)
             graph.settle()
             graph.barred = _NOBODY
             if graph.found:
                 self._collect(found)
         self._epoch += len(ready)
 
-    def _enter(
-        self, primitive: Primitive, passed: Sequence[int], plain: Instance, event: Event
-    ) -> None:
-        """An event that the matcher let through: the rest of its tests, then up the graph."""
-        graph = self._graph
-        instance = plain
-        if primitive.reader is not None:
-            match = primitive.reader.check(event, self.space)
-            if match is None:
-                return
-            if match.bindings or match.opens:
-                instance = plain.knowing(match.bindings, match.opens)
-        graph.emit(primitive, instance)
-        for number in passed:
-            node = graph.nodes[number]
-            assert isinstance(node, Filter)
-            name = node.names[0]
-            graph.emit(node, instance if name is None else instance.bound(name))
+    def _matched(
+        self, ready: list[Timed]
+    ) -> tuple[list[list[Primitive]] | None, dict[tuple[int, int], list[int]] | None]:
+        """What is better found for many events at once than for each.
 
-    def _matched(self, events: list[Event]) -> list[list[Entry]]:
-        """For each event its primitives, each with the location tests over it that hold."""
+        For each event its primitives, None if values of its own will find them; and by row and
+        primitive the location tests that hold, as far as an index is asked.
+        """
         graph = self._graph
-        if not graph.nodes or not events:
-            return [[]] * len(events)
-        if len(events) == 1:
-            return [self._matched_one(events[0])]
-        out: list[list[Entry]] = [[] for _ in events]
+        dispatch, locations = graph.dispatch, graph.locations
+        if not dispatch.matching and not locations:
+            return None, None
+        events = [timed[3] for timed in ready]
+        found = [dispatch.find(event) for event in events]
+        if dispatch.matching:
+            if len(events) == 1:
+                found[0] += dispatch.match_one(events[0])
+            else:
+                for mine, more in zip(found, dispatch.match_many(events), strict=True):
+                    mine += more
+        if not locations or len(events) == 1:
+            return found, None
+        keys: list[tuple[int, int]] = []
         xs: list[float] = []
         ys: list[float] = []
-        orders: list[int] = []
-        waiting: list[list[int]] = []
-        rows, ids = graph.matcher.match_numbers(events)
-        for number, id in zip(rows.tolist(), ids, strict=True):
-            order = int(id)
-            primitive = graph.nodes[order]
-            assert isinstance(primitive, Primitive)
-            passed: Sequence[int] = ()
-            if order in graph.locations:
-                location = events[number].location
-                if isinstance(location, Point):
-                    xs.append(location.x)
-                    ys.append(location.y)
-                    orders.append(order)
-                    waiting.append(passed := [])  # looked up with all others
-                else:
-                    passed = self._passed(order, events[number])
-            out[number].append((primitive, passed))
-        if waiting:
-            places = np.array(orders, np.int64), np.array(xs), np.array(ys)
-            rows, found = graph.locations.lookup(*places)
-            for row, number in zip(rows.tolist(), found.tolist(), strict=True):
-                waiting[row].append(number)
-        return out
-
-    def _matched_one(self, event: Event) -> list[Entry]:
-        """The same for one event, without arrays."""
-        graph = self._graph
-        entries: list[Entry] = []
-        for id in graph.matcher.match_event(event):
-            order = int(id)
-            primitive = graph.nodes[order]
-            assert isinstance(primitive, Primitive)
-            passed = self._passed(order, event) if order in graph.locations else ()
-            entries.append((primitive, passed))
-        return entries
-
-    def _passed(self, order: int, event: Event) -> Sequence[int]:
-        """The location tests over a primitive that hold of an event."""
-        location = event.location
-        return () if location is None else self._graph.locations.at(order, location)
+        for row, (event, primitives) in enumerate(zip(events, found, strict=True)):
+            if isinstance(event.location, Point):
+                for primitive in primitives:
+                    if primitive.order in locations:
+                        keys.append((row, primitive.order))
+                        xs.append(event.location.x)
+                        ys.append(event.location.y)
+        places: dict[tuple[int, int], list[int]] = {key: [] for key in keys}
+        orders = np.array([order for _, order in keys], np.int64)
+        rows, numbers = locations.lookup(orders, np.array(xs), np.array(ys))
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            places[keys[row]].append(number)
+        return found, places
 
     def _collect(self, found: list[CompositeEvent]) -> None:
         """Turn what reached the roots in this step into composite events."""
@@ -401,7 +392,7 @@ class Detector:
             if self.nested and not self._claimed(registration, instance):
                 continue
             registration.count += 1
-            made = detection(registration.composite.id, registration.count, instance)
+            made = Detection(registration.composite.id, registration.count, instance)
             if self.nested:
                 parts = lineage_of((instance,))
                 object.__setattr__(made, "lineage", parts.under(made.composite_id, instance.serial))
@@ -469,18 +460,19 @@ def _listed(events: object) -> list[Event]:
     return list(events)
 
 
-def _regions(composite: Composite) -> list[Point]:
-    """Every corner of every region of a composite."""
-    from nearcast.cpsl import ast
-
-    bodies = [composite.pattern.expression, *(d.body for d in composite.pattern.definitions)]
-    found = []
-    for body in bodies:
-        for node in ast.walk(body):
-            region = getattr(node, "region", getattr(node, "place", None))
-            if isinstance(region, ast.Region):
-                found += [Point(_turned(x), y) for x, y in region.points]
-    return found
+def _corners(plan: Plan) -> Iterator[tuple[float, float]]:
+    """Every corner of every region of a plan."""
+    waiting: list[Plan | Op] = [plan]
+    while waiting:
+        one = waiting.pop()
+        if one.kind in SPATIAL:
+            yield from unpacked(one.params[0])
+        if isinstance(one, Op):
+            waiting += [operand for operand in one.operands if isinstance(operand, Op)]
+            continue
+        if one.kind == "joint":
+            waiting.append(one.params[0])
+        waiting += [given.plan for given in one.inputs]
 
 
 def _turned(x: float) -> float:

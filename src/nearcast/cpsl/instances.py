@@ -24,6 +24,7 @@ from nearcast.model.geometry import Box, Location, Point, Polygon
 __all__ = [
     "Bindings",
     "CompositeEvent",
+    "Detection",
     "GlobeInstance",
     "Instance",
     "Known",
@@ -44,7 +45,7 @@ Known: TypeAlias = tuple[Bindings, tuple[Open, ...]]
 
 _NO_BINDINGS: Bindings = {}
 _NOTHING_KNOWN: Known = (_NO_BINDINGS, ())
-_NO_VALUES: Mapping[str, Value | None] = MappingProxyType({})
+_NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 _NO_WORDS: frozenset[str] = frozenset()
 
 
@@ -88,6 +89,15 @@ class Instance:
         )
         twin._shape = self._shape
         return twin
+
+    @property
+    def point(self) -> Point | None:
+        """The place of a plain event that is at a point."""
+        event = self.event
+        if event is None:
+            return None
+        location = event.location
+        return location if isinstance(location, Point) else None
 
     @property
     def shape(self) -> Shape | None:
@@ -230,16 +240,15 @@ class CompositeEvent(Event):
     """A detection: an event with the composite it comes from and the events it is made of.
 
     `parts` are their ids in time order. `attributes` are the values of the composite's `&`
-    variables, `location` is the hull of the parts' places, computed when first asked for: a
-    segment, which no location can be, is given as its bounding box.
+    variables, `location` is the hull of the parts' places: a segment, which no location can
+    be, is given as its bounding box.
     """
 
-    __slots__ = ("_place", "composite_id", "lineage", "parts")
+    __slots__ = ("composite_id", "lineage", "parts")
     composite_id: str
     lineage: Lineage
     """What a nested detector says that it is made of at whatever remove; others leave it out."""
     parts: tuple[str, ...]
-    _place: Any
 
     def __init__(
         self,
@@ -247,7 +256,7 @@ class CompositeEvent(Event):
         composite_id: str,
         parts: Iterable[str],
         attributes: Mapping[str, Value | None] = _NO_VALUES,
-        location: Location | Instance | None = None,
+        location: Location | None = None,
         start: Micros | None = None,
         end: Micros | None = None,
         expires: Micros | None = None,
@@ -259,21 +268,11 @@ class CompositeEvent(Event):
         put(self, "parts", tuple(parts))
         put(self, "attributes", attributes)
         put(self, "keywords", _NO_WORDS)
-        put(self, "_place", location)
+        put(self, "location", location)
         put(self, "start", start)
         put(self, "end", end)
         put(self, "expires", expires)
         put(self, "source", None)
-
-    @property
-    def location(self) -> Location | None:
-        """The hull of the parts' places."""
-        place = self._place
-        if isinstance(place, Instance):
-            place = location_of(place)
-            object.__setattr__(self, "_place", place)
-        found: Location | None = place
-        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompositeEvent) and self.__reduce__() == other.__reduce__()
@@ -287,6 +286,75 @@ class CompositeEvent(Event):
     def __reduce__(self) -> tuple[object, ...]:
         place = (dict(self.attributes), self.location, self.start, self.end, self.expires)
         return (CompositeEvent, (self.id, self.composite_id, self.parts, *place))
+
+
+class Detection(CompositeEvent):
+    """A composite event as a detector makes it: it works out what people ask it for.
+
+    Most detections are told apart by their composite alone, or sent on; what else is said of
+    them follows from the instance.
+    """
+
+    __slots__ = ("_made", "_place")
+    _made: tuple[str, int, Instance]
+    _place: Location | None
+
+    def __init__(self, composite_id: str, number: int, instance: Instance) -> None:
+        _put_made(self, (composite_id, number, instance))
+
+    @property
+    def composite_id(self) -> str:
+        """The composite it comes from."""
+        return self._made[0]
+
+    @property
+    def id(self) -> str:
+        """The composite's id and how many it had with this one."""
+        return f"{self._made[0]}#{self._made[1]}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The ids of its plain events in time order."""
+        return tuple([event.id for event in self._made[2].events()])
+
+    @property
+    def attributes(self) -> Mapping[str, Value]:
+        """The values of the composite's `&` variables."""
+        known = self._made[2].bindings
+        values = {name[1:]: value[1] for name, value in known.items() if name[0] == "&"}
+        return MappingProxyType(values) if values else _NO_VALUES
+
+    @property
+    def keywords(self) -> frozenset[str]:
+        """None."""
+        return _NO_WORDS
+
+    @property
+    def location(self) -> Location | None:
+        """The hull of the parts' places, computed when first asked for."""
+        try:
+            found = self._place
+        except AttributeError:
+            found = location_of(self._made[2])
+            object.__setattr__(self, "_place", found)
+        return found
+
+    @property
+    def start(self) -> Micros:
+        """When its first part started."""
+        return self._made[2].start
+
+    @property
+    def end(self) -> Micros:
+        """When its last part ended."""
+        return self._made[2].end
+
+    @property
+    def expires(self) -> None:
+        """Never."""
+
+
+_put_made = Detection._made.__set__  # type: ignore[attr-defined]
 
 
 def location_of(instance: Instance) -> Location | None:
@@ -311,17 +379,3 @@ def location_of(instance: Instance) -> Location | None:
             x - 360.0 if x > 180.0 else x + 360.0 if x < -180.0 else x for x in (xmin, xmax)
         )
     return Box(xmin, ymin, xmax, ymax)
-
-
-def detection(composite_id: str, number: int, instance: Instance) -> CompositeEvent:
-    """An instance as the composite event that people see."""
-    values = {name[1:]: value[1] for name, value in instance.bindings.items() if name[0] == "&"}
-    return CompositeEvent(
-        f"{composite_id}#{number}",
-        composite_id,
-        [event.id for event in instance.events()],
-        MappingProxyType(values) if values else _NO_VALUES,
-        instance,
-        instance.start,
-        instance.end,
-    )

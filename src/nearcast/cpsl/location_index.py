@@ -158,6 +158,10 @@ class LocationIndex:
         if group not in self._grid:
             self._free_groups.append(self._groups.pop(primitive))
 
+    def __len__(self) -> int:
+        """The number of subscriptions."""
+        return len(self._members)
+
     def __contains__(self, primitive: int) -> bool:
         return primitive in self._groups
 

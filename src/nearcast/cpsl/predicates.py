@@ -40,7 +40,9 @@ __all__ = [
     "binds",
     "check_filters",
     "evaluate",
+    "holds",
     "kind_of",
+    "read",
     "translate",
     "variables",
 ]
@@ -172,12 +174,12 @@ def _all_hold(
 ) -> bool:
     # Variables never stand beside an |, so what a failing alternative leaves behind is nothing.
     for test in tests:
-        value = _value(test, event)
+        value = read(test, event.attributes.get(test.name))
         if value is None:
             return False
         operand = getattr(test, "value", None)
         if not isinstance(operand, ast.Variable):
-            if not _holds(test, value):
+            if not holds(test, value):
                 return False
             continue
         name = "&" + operand.name
@@ -191,9 +193,8 @@ def _all_hold(
     return True
 
 
-def _value(test: ast.Test, event: Event) -> float | str | int | None:
-    """The value that a test looks at; None if the event has none of its type."""
-    value = event.attributes.get(test.name)
+def read(test: ast.Test, value: object) -> float | str | int | None:
+    """What a test sees in the value of its attribute; None if that has another type."""
     if isinstance(test, ast.RfidTest):
         return _bits(value, test.first, test.last) if isinstance(value, str) else None
     if isinstance(test, ast.StringTest | ast.SetTest):
@@ -215,7 +216,8 @@ def _bits(text: str, first: int, last: int) -> int | None:
     return (code >> (width - 1 - last)) & ((1 << (last - first + 1)) - 1)
 
 
-def _holds(test: ast.Test, value: Any) -> bool:
+def holds(test: ast.Test, value: Any) -> bool:
+    """Whether a test with a constant holds of what it sees."""
     match test:
         case ast.ArithTest(op=op, value=operand):
             return _COMPARE[op](value, operand)

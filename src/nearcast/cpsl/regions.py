@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ from nearcast.cpsl.ast import Region
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Box, Circle, Point, Polygon
 
-__all__ = ["GivenRegion", "Regions", "is_flat", "to_region"]
+__all__ = ["GivenRegion", "Regions", "is_flat", "packed", "to_region", "unpacked"]
 
 #: A place as people give it.
 GivenRegion: TypeAlias = (
@@ -110,6 +111,17 @@ def _from_pairs(given: Any, field: str) -> Region:
         point = Point(pair[0], pair[1])
         points.append((point.x, point.y))
     return Region(tuple(points))
+
+
+def packed(points: Iterable[tuple[float, float]]) -> bytes:
+    """Points as bytes: a tenth of the memory, and quick to compare."""
+    return array("d", [number for point in points for number in point]).tobytes()
+
+
+def unpacked(points: bytes) -> list[tuple[float, float]]:
+    """The points of `packed`."""
+    flat = array("d", points)
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def is_flat(points: Sequence[tuple[float, float]]) -> bool:

@@ -98,7 +98,8 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
     detector.lateness, detector.longest = options["lateness"], options["longest"]
     graph = detector._graph
     for composite, order, epoch, since, count in known["composites"]:
-        registration = detector._register(composite, epoch, since)
+        plan = composite.plan(detector.longest)
+        registration = detector._register(composite, plan, epoch, since)
         registration.order, registration.count = order, count
     for name, value in known["counters"].items():
         setattr(detector, name, value)
@@ -121,17 +122,16 @@ def memory(detector: Detector) -> dict[str, int]:
     """Bytes by part, as far as Python tells. O(nodes + pending)."""
     graph = detector._graph
     graph.learn()
-    nodes = sum(_node_bytes(node) for node in graph.nodes.values())
+    nodes = sum(_node_bytes(node) for node in graph.nodes)
     nodes += sum(sys.getsizeof(r) for r in detector._registrations.values())
-    nodes += sys.getsizeof(detector._registrations) + sys.getsizeof(graph.nodes)
-    nodes += sys.getsizeof(graph._by_key)
+    nodes += sys.getsizeof(detector._registrations) + sys.getsizeof(graph._by_key)
     instances: dict[int, int] = {}
-    for node in graph.nodes.values():
+    for node in graph.nodes:
         for _, instance in node.pending():
             _measure(instance, instances)
     timers = 200 * (len(graph.timers.due) + len(graph.timers.stale))
     parts = {
-        "matcher": graph.matcher.memory()["total"],
+        "matcher": graph.dispatch.nbytes(),
         "locations": graph.locations.nbytes(),
         "nodes": nodes,
         "instances": sum(instances.values()),
@@ -172,7 +172,7 @@ def check(detector: Detector) -> None:
         assert registration in registration.root.roots
         uses[registration.root] = uses.get(registration.root, 0) + 1
         reachable.update(_below(registration.root))
-    assert reachable == set(graph.nodes.values()), "a node that no composite needs"
+    assert reachable == set(graph.nodes), "a node that no composite needs"
     for node in reachable:
         for port, below in enumerate(node.inputs):
             uses[below] = uses.get(below, 0) + 1
@@ -180,7 +180,6 @@ def check(detector: Detector) -> None:
     for node in reachable:
         assert node.uses == uses[node], "uses are miscounted"
         assert graph._by_key[node.key] is node
-        assert graph.nodes[node.order] is node
         assert all(node.height > below.height for below in node.inputs)
         if graph.started:
             node.check(graph.now)

@@ -7,6 +7,7 @@ of what asked for them, so that it does not matter which composites share the gr
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -17,27 +18,51 @@ __all__ = ["Timers"]
 
 #: time, height, age, tie, sequence, node, token
 Due: TypeAlias = tuple[Micros, int, int, int, int, Node, int]
+#: last moment of use, sequence, node, port, token
+Stale: TypeAlias = tuple[Micros, int, Node, int, int]
+_RUNS = 16  # durations with a row of their own
 
 
 class Timers:
-    """Two heaps: what fires, and what is forgotten. O(log n) each way."""
+    """What fires, as a heap, and what is forgotten.
 
-    __slots__ = ("_count", "due", "stale")
+    Time does not go back, so what is of use for the same duration is forgotten in the order in
+    which it came: each duration has a row, and only what comes with many others goes to a heap.
+    O(log n) for what fires, O(1) for nearly all that is forgotten.
+    """
+
+    __slots__ = ("_count", "_heap", "_rows", "due", "oldest")
 
     def __init__(self) -> None:
         self.due: list[Due] = []
-        self.stale: list[tuple[Micros, int, Node, int, int]] = []
+        self.oldest: Micros = FOREVER
+        """The first moment after which something is to be forgotten."""
+        self._rows: dict[Micros, deque[Stale]] = {}
+        self._heap: list[Stale] = []
         self._count = 0
+
+    @property
+    def stale(self) -> list[Stale]:
+        """What is to be forgotten, in order. O(n log n)."""
+        return sorted([*self._heap, *(entry for row in self._rows.values() for entry in row)])
 
     def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
         """Fire `node.timed(token)` at a moment."""
         self._count += 1
         heappush(self.due, (at, node.height, age, node.tie, self._count, node, token))
 
-    def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
-        """Call `node.forgotten(port, token)` once a moment is over."""
+    def forget(self, after: Micros, now: Micros, node: Node, port: int, token: int) -> None:
+        """Call `node.forgotten(port, token)` once a moment is over; `now` never decreases."""
         self._count += 1
-        heappush(self.stale, (after, self._count, node, port, token))
+        row = self._rows.get(after - now)
+        if row is not None:
+            row.append((after, self._count, node, port, token))
+        elif len(self._rows) < _RUNS:
+            self._rows[after - now] = deque([(after, self._count, node, port, token)])
+        else:
+            heappush(self._heap, (after, self._count, node, port, token))
+        if after < self.oldest:
+            self.oldest = after
 
     def next(self) -> Micros:
         """When the next time event is due."""
@@ -47,26 +72,44 @@ class Timers:
         """Take the next time event."""
         return heappop(self.due)
 
-    def pop_stale(self) -> tuple[Node, int, int]:
-        """Take the instance that is the first to be of no more use."""
-        _, _, node, port, token = heappop(self.stale)
-        return node, port, token
+    def pop_stale(self, now: Micros) -> list[Stale]:
+        """Take what is of no more use at a moment, in order."""
+        found: list[Stale] = []
+        for offset, row in list(self._rows.items()):
+            while row and row[0][0] < now:
+                found.append(row.popleft())
+            if not row:
+                del self._rows[offset]
+        while self._heap and self._heap[0][0] < now:
+            found.append(heappop(self._heap))
+        found.sort()
+        self._look()
+        return found
+
+    def _look(self) -> None:
+        """Find the first moment anew."""
+        firsts = [row[0][0] for row in self._rows.values()]
+        self.oldest = min(firsts + [entry[0] for entry in self._heap[:1]], default=FOREVER)
 
     def drop(self, gone: set[Node]) -> None:
         """Forget what removed nodes asked for. O(n)."""
         self.due = sorted(entry for entry in self.due if entry[5] not in gone)
-        self.stale = sorted(entry for entry in self.stale if entry[2] not in gone)
+        self._heap = [entry for entry in self.stale if entry[2] not in gone]
+        self._rows.clear()
+        self._look()
 
     def dump(self, number: dict[Node, Any]) -> tuple[list[Any], list[Any]]:
-        """Both heaps with nodes by number."""
+        """Both with nodes by number."""
         due = [(*entry[:5], number[entry[5]], entry[6]) for entry in self.due]
         stale = [(*e[:2], number[e[2]], *e[3:]) for e in self.stale]
         return due, stale
 
     def load(self, state: tuple[list[Any], list[Any]], nodes: dict[Any, Node]) -> None:
-        """Both heaps, as `dump` gave them."""
+        """Both, as `dump` gave them."""
         due, stale = state
         self.due = sorted((*e[:5], nodes[e[5]], e[6]) for e in due)
-        self.stale = sorted((*e[:2], nodes[e[2]], *e[3:]) for e in stale)
+        self._heap = sorted((*e[:2], nodes[e[2]], *e[3:]) for e in stale)
+        self._rows.clear()
+        self._look()
         self._count = max((e[4] for e in self.due), default=0)
-        self._count = max(self._count, max((e[1] for e in self.stale), default=0))
+        self._count = max(self._count, max((e[1] for e in self._heap), default=0))

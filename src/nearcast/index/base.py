@@ -166,10 +166,24 @@ class RebuiltIndex(Protocol):
     def outgrown(self, rows: int) -> bool:
         """Whether so many rows more are better taken in by rebuilding."""
 
-    def rebuilt(self, rows: Rows) -> Any:
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has needed what the index would make of its rows, if it has any."""
+
+    def rebuilt(self, rows: Rows, *, wait: bool = False) -> Any:
         """An index with these clause rows and the same live events; this one stays as it is.
 
-        It is matched meanwhile, and rows that it was not given may stand in the store.
+        It is matched meanwhile, and rows that it was not given may stand in the store. With
+        `wait` it may put off its work to the first match that is not a `join`.
+        """
+
+    def prepare(self) -> None:
+        """Do now what was put off; a match beside this waits for it."""
+
+    def join(self, batch: EventBatch, threads: int) -> Pairs | None:
+        """`match_events` as long as the work is put off; None where it is not, or should not be.
+
+        The events of many calls may be matched so, as long as that is the cheaper way.
         """
 
 

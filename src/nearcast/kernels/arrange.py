@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nearcast.jit import brief_kernel, kernel
+from nearcast.jit import brief_kernel, inlined, kernel
+
+#: Intervals of a clause that are each compared with each.
+SHORT = 24
 
 
 @kernel
@@ -29,7 +32,8 @@ def share(low, high, bottom, top):
         return 0.01
     if not top > bottom:
         return 1.0
-    return max(0.0, (min(high, top) - max(low, bottom)) / (top - bottom))
+    part = (min(high, top) - max(low, bottom)) / (top - bottom)
+    return part if part > 0.0 else 0.0  # nor NaN, which an infinite domain would give
 
 
 @kernel
@@ -109,23 +113,30 @@ def _arrange(offsets, attr, low, high, box, bottom, top, out_attr, out_low, out_
                 out_low[at] = box[i, axis]
                 out_high[at] = box[i, axis + 2]
                 at += 1
-        first = at
+        first, begin, size = at, offsets[i], offsets[i + 1] - offsets[i]
         empty = False
-        for k in range(offsets[i], offsets[i + 1]):
-            column, a, b = attr[k], low[k], high[k]
-            merged = False
-            for q in range(first, at):
-                if out_attr[q] == column:
-                    out_low[q] = max(out_low[q], a)
-                    out_high[q] = min(out_high[q], b)
-                    empty = empty or out_low[q] > out_high[q]
-                    merged = True
-            if merged:
-                continue
-            empty = empty or not (a <= b)
-            s = share(a, b, bottom[column], top[column])
-            _rank(at, first, key, s, column, a, b, out_attr, out_low, out_high)
-            at += 1
+        if size <= SHORT and _put_in_order(
+            attr, low, high, begin, size, bottom, top, key, first, out_attr, out_low, out_high
+        ):
+            at += size
+            for k in range(begin, begin + size):
+                empty |= not (low[k] <= high[k])
+        else:
+            for k in range(begin, begin + size):
+                column, a, b = attr[k], low[k], high[k]
+                merged = False
+                for q in range(first, at):
+                    if out_attr[q] == column:
+                        out_low[q] = max(out_low[q], a)
+                        out_high[q] = min(out_high[q], b)
+                        empty = empty or out_low[q] > out_high[q]
+                        merged = True
+                if merged:
+                    continue
+                empty = empty or not (a <= b)
+                s = share(a, b, bottom[column], top[column])
+                _rank(at, first, key, s, column, a, b, out_attr, out_low, out_high)
+                at += 1
         if empty:
             at = base
         else:
@@ -133,6 +144,33 @@ def _arrange(offsets, attr, low, high, box, bottom, top, out_attr, out_low, out_
             clauses += 1
             start[clauses] = at
     return rows[:clauses], start[: clauses + 1]
+
+
+@inlined
+def _put_in_order(
+    attr, low, high, begin, size, bottom, top, key, first, out_attr, out_low, out_high
+):
+    """Put intervals from `first` on by their shares; False where two are on one column.
+
+    As `_rank` would, one after the other. A place is the number of those that come before it:
+    each is compared with each, but nothing is to be foretold, which takes a third of the time.
+    """
+    for k in range(size):
+        column = attr[begin + k]
+        key[k] = share(low[begin + k], high[begin + k], bottom[column], top[column])
+    twins = 0
+    for k in range(size):
+        column, s = attr[begin + k], key[k]
+        before = 0
+        for q in range(k):
+            before += key[q] <= s
+            twins += attr[begin + q] == column
+        for q in range(k + 1, size):
+            before += key[q] < s
+        out_attr[first + before] = column
+        out_low[first + before] = low[begin + k]
+        out_high[first + before] = high[begin + k]
+    return twins == 0
 
 
 @kernel

@@ -21,6 +21,7 @@ from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.index.clauses import ClauseBatch, Extra
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange, strings
+from nearcast.kernels import texts as text_kernels
 from nearcast.matcher import texts
 from nearcast.matcher.encode import (
     EncodedClause,
@@ -445,7 +446,7 @@ def _seen(table: Any) -> _Seen | None:
     if column.null_count == table.num_rows:
         return None
     offsets, items = list_runs(column)
-    codes, distinct = _dictionary(items.field("attribute"))
+    codes, distinct = _named(items.field("attribute"))
     low, high = _doubles(items.field("low")), _doubles(items.field("high"))
     return _Seen(offsets, codes, distinct, low, high, (codes < 0) | np.isnan(low) | np.isnan(high))
 
@@ -825,6 +826,22 @@ def _dictionary(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[An
         array = array.dictionary_encode()
     indices = array.indices if not array.null_count else array.indices.fill_null(-1)
     return indices.to_numpy(zero_copy_only=False), array.dictionary.to_pylist()
+
+
+def _named(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[Any]]:
+    """`_dictionary` for names, most of which are short and few."""
+    import pyarrow as pa
+
+    if array.null_count or not len(array) or not pa.types.is_string(array.type):
+        return _dictionary(array)
+    _, offsets, data = array.buffers()
+    starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    text = np.frombuffer(b"" if data is None else data, np.uint8)
+    codes, firsts = np.empty(len(array), np.int32), np.empty(text_kernels.MOST_NAMES, np.int64)
+    known = text_kernels.code_names(starts, text, codes, firsts)
+    if known < 0:
+        return _dictionary(array)
+    return codes, [array[at].as_py() for at in firsts[:known].tolist()]
 
 
 def list_runs(array: Any) -> tuple[I8, Any]:

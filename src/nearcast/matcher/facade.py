@@ -174,6 +174,7 @@ class Matcher:
             self._receive()
         with self._lock.change():
             self._settle_all()
+            self._prepare()
             saved.save(self, folder)
 
     @classmethod
@@ -193,6 +194,21 @@ class Matcher:
         from nearcast.matcher import saved
 
         return saved.load(cls, folder, threads=threads, verify=verify)
+
+    def prepare(self) -> None:
+        """Build the index now if that was put off; the first match of one event would.
+
+        A large table that comes into an empty matcher is only encoded. Batches of events are
+        matched without an index for as long as that costs less than to build it.
+        """
+        with self._lock.change():
+            self._prepare()
+
+    def _prepare(self) -> None:
+        rebuilds = _rebuilds(self.index)
+        if rebuilds is not None:
+            with self._lock.alone():
+                rebuilds.prepare()
 
     def parts(self) -> dict[str, Any]:
         """What `of_parts` makes a matcher of; shared with this one, not copied."""
@@ -467,7 +483,9 @@ class Matcher:
                 rows = standing.extend(draft.pieces)
                 slots = entered.result()
             hidden = standing.add_many(ids, draft.expires, draft.pieces, rows, slots)
-            fresh = index.rebuilt(np.concatenate([here, rows]))
+            # What nobody has matched may wait; but the bytes it will take must be known now.
+            wait = index.waits and self.max_bytes is None
+            fresh = index.rebuilt(np.concatenate([here, rows]), wait=wait)
             more = fresh.memory_bytes() - self.index.memory_bytes()
             overfull = self._overfull(more + ids.memory_bytes() - standing.ids.memory_bytes())
             if overfull is not None:
@@ -677,6 +695,10 @@ class Matcher:
         self, batch: EventBatch, nows: npt.NDArray[np.int64], view: Sequence[Event]
     ) -> Pairs:
         """Match and verify a batch, cut into one piece a thread."""
+        rebuilds = _rebuilds(self.index)
+        found = None if rebuilds is None else rebuilds.join(batch, self._threads)
+        if found is not None:
+            return self._verified(found, batch, nows, view)
         capable = self.entry.subscriptions is not None and self.entry.subscriptions.threads
         threads = self._threads if capable and batch.size >= _SPLIT else 1
 

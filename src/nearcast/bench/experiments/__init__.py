@@ -20,6 +20,7 @@ _MODULES = {
         "broker",
         "composite",
         "event-matching",
+        "first",
         "ground",
         "maintenance",
         "memory",

@@ -120,9 +120,7 @@ def _siena(source: CompositeWorkload, composites: list[Composite]) -> Task:
         messages[0] = 0
         for client in brokers:  # a client hears of an event if one of its primitives matches
             graph = client._graph
-            graph.learn()
-            rows, _ = graph.matcher.match_numbers(source.events)
-            heard = [source.events[row] for row in np.unique(rows).tolist()]
+            heard = [event for event in source.events if graph.dispatch.find(event)]
             messages[0] += len(heard)
             found += client.feed(heard)
         return found

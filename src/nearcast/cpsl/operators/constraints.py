@@ -9,7 +9,7 @@ from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS, Op, Plan, Tree, leaves_of
 from nearcast.cpsl.instances import Instance, compose, merged
 from nearcast.cpsl.operators.filters import unary
-from nearcast.cpsl.operators.moments import alternatives, bounded
+from nearcast.cpsl.operators.moments import alternatives
 from nearcast.cpsl.operators.spatial import Relations
 
 __all__ = ["Constraints"]
@@ -23,14 +23,17 @@ class Constraints:
 
     `solo[port]` are those that look at one input only, `involving[port]` those that look at an
     input and others. `moments` is what they say of time, as alternatives; None if nothing.
+    `until(port, instance)` is the last moment at which all others can still come. Of two inputs,
+    `pair` are the constraints over both, as tests of (first, second).
     """
 
-    __slots__ = ("_steps", "checks", "involving", "moments", "ports", "solo")
+    __slots__ = ("_steps", "checks", "involving", "moments", "pair", "ports", "solo", "until")
 
     def __init__(self, plan: Plan, relations: Relations) -> None:
         tree: Op = plan.params[0]
         self.ports = len(plan.inputs)
         self.checks: list[tuple[frozenset[int], Check]] = []
+        self.pair: list[Callable[[Instance, Instance], bool]] = []
         self._collect(tree, relations)
         self.solo: list[list[Check]] = [[] for _ in range(self.ports)]
         for leaves, check in self.checks:
@@ -42,6 +45,9 @@ class Constraints:
         ]
         bounds = [(given.plan.lag, given.plan.span) for given in plan.inputs]
         self.moments = alternatives(tree, *zip(*bounds, strict=True))
+        self.until: Callable[[int, Instance], Micros] = self._until
+        if self.moments is not None and len(self.moments) == 1:  # nearly always: no detour
+            self.until = self.moments[0].until
         self._steps: dict[int, tuple[list[int], list[list[Check]]]] = {}
 
     def _collect(self, tree: Tree, relations: Relations) -> None:
@@ -50,16 +56,17 @@ class Constraints:
         for operand in tree.operands:
             self._collect(operand, relations)
         if tree.kind != "and":
-            self.checks.append((frozenset(leaves_of(tree)), _check(tree, relations)))
+            leaves, check = frozenset(leaves_of(tree)), _check(tree, relations)
+            self.checks.append((leaves, check))
+            if tree.operands == (0, 1):
+                self.pair.append(_relation(tree.kind, tree.params, relations))
+            elif self.ports == 2 and len(leaves) == 2:
+                self.pair.append(lambda first, second: check((first, second)))
 
-    def until(self, port: int, instance: Instance) -> Micros:
-        """The last moment at which all others can still come."""
-        moments = self.moments
-        if moments is None:
+    def _until(self, port: int, instance: Instance) -> Micros:
+        if self.moments is None:
             return ENDLESS
-        if len(moments) == 1:
-            return bounded(moments[0].until(port, instance))
-        return bounded(max((each.until(port, instance) for each in moments), default=-ENDLESS))
+        return max((each.until(port, instance) for each in self.moments), default=-ENDLESS)
 
     def allow(self, port: int, chosen: Sequence[Instance | None]) -> bool:
         """Whether the instance of a port and the others that are chosen satisfy everything."""
@@ -127,5 +134,14 @@ def _relation(kind: str, params: tuple[Any, ...], relations: Relations) -> Calla
         return lambda a, b: relations.meet(a.shape, b.shape)
     if kind == "same":
         return lambda a, b: relations.same(a.shape, b.shape)
-    op, metres = params
-    return lambda a, b: relations.apart(a.shape, b.shape, op, metres)
+    return _apart(*params, relations)
+
+
+def _apart(op: str, metres: float, relations: Relations) -> Callable[..., bool]:
+    def holds(a: Instance, b: Instance) -> bool:
+        here, there = a.point, b.point
+        if here is not None and there is not None:  # nearly always
+            return relations.points_apart(here, there, op, metres)
+        return relations.apart(a.shape, b.shape, op, metres)
+
+    return holds

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.operators.spatial import Relations, region_shape
 
-__all__ = ["SPATIAL", "Test", "unary"]
+__all__ = ["SPATIAL", "Decided", "Test", "decided", "unary"]
 
 Test: TypeAlias = Callable[[Instance], bool]
+#: Whether a point passes; None where it takes a closer look to tell.
+Decided: TypeAlias = Callable[[float, float], bool | None]
 #: The kinds that look at the place alone.
 SPATIAL = ("happen-in", "overlap", "same-place", "distance")
 
@@ -32,3 +35,36 @@ def unary(kind: str, params: tuple[Any, ...], relations: Relations) -> Test:
         return lambda instance: relations.same(place, instance.shape)
     _, op, metres = params
     return lambda instance: relations.apart(place, instance.shape, op, metres)
+
+
+def decided(kind: str, params: tuple[Any, ...], relations: Relations) -> Decided:
+    """A location test of a point as far as a box and a centre tell; `unary` says the rest.
+
+    Most positions are far from a region, or in the middle of a rectangle.
+    """
+    if relations.globe or kind == "same-place":
+        return lambda *_: None
+    numbers = array("d", params[0])
+    xs, ys = numbers[::2], numbers[1::2]
+    left, right, low, high = min(xs), max(xs), min(ys), max(ys)
+    if kind != "distance":
+        # A rectangle is its box. Borders belong to both.
+        corner = {(left, low), (right, low), (right, high), (left, high)}
+        whole = True if len(corner) == 4 and set(zip(xs, ys, strict=True)) == corner else None
+        return lambda x, y: whole if left <= x <= right and low <= y <= high else False
+    _, op, metres = params
+    slack = relations.tolerance if op == "=" else 0.0
+    # With room for rounding: what is nearer than the one, or farther than the other, is so.
+    rounding = 1e-9 + 1e-12 * max(abs(left), abs(right), abs(low), abs(high))
+    near = (metres - slack) * (1 - 1e-9) - rounding
+    far = (metres + slack) * (1 + 1e-9) + rounding
+    middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)  # inside, as the hull is convex
+
+    def tell(x: float, y: float) -> bool | None:
+        if left - x > far or x - right > far or low - y > far or y - high > far:
+            return op == ">"
+        if abs(x - middle_x) + abs(y - middle_y) < near:
+            return op == "<"
+        return None
+
+    return tell

@@ -18,6 +18,7 @@ __all__ = ["Joint"]
 
 #: Instances with their ports and arrival numbers (−1: the trigger), and what they know together.
 Combination: TypeAlias = tuple[list[tuple[int, int, Instance]], Known]
+_NOBODY: list[int] = []
 _NONE = Supports()  # of two inputs no instance counts on others that wait
 
 
@@ -48,16 +49,18 @@ class Joint(Node):
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
-        for check in self.constraints.solo[port]:
-            chosen: list[Any] = [None] * self.constraints.ports
+        constraints = self.constraints
+        for check in constraints.solo[port]:
+            chosen: list[Any] = [None] * constraints.ports
             chosen[port] = instance
             if not check(chosen):
                 return
         queues = self.queues
         if queues is None:
             queues = self.queues = self._new_queues()
-        if len(queues) == 2 and not queues[1 - port].items and self.mode != "recent":
-            self._keep(port, instance, run)  # nobody to meet: the most frequent case by far
+        if constraints.ports == 2 and self.mode == "first-matching":  # the most frequent by far
+            if not queues[1 - port].items or not self._takes(port, instance, run):
+                self._keep(port, instance, run)
             return
         found = self._combinations(port, instance)
         if found is None:
@@ -75,6 +78,27 @@ class Joint(Node):
         return tuple([Queue(self.joining) for _ in range(self.constraints.ports)])
 
     # -- choosing --------------------------------------------------------------
+
+    def _takes(self, port: int, instance: Instance, run: Run) -> bool:
+        """Of two inputs, complete the oldest pair; whether there is one."""
+        assert self.queues is not None
+        queue = self.queues[1 - port]
+        for arrival, other in queue.partners(instance):
+            pair = (other, instance) if port else (instance, other)
+            known = self._agreed(pair)
+            if known is not None and (self.gate is None or known[1] or self.gate(pair)):
+                queue.remove(arrival)
+                run.emit(self, compose(run.serial(), pair, *known))
+                return True
+        return False
+
+    def _agreed(self, pair: tuple[Instance, Instance]) -> Known | None:
+        """What the instances of two inputs know together; None if they do not fit."""
+        first, second = pair
+        for holds in self.constraints.pair:
+            if not holds(first, second):
+                return None
+        return merged(pair)
 
     def _combinations(self, port: int, instance: Instance) -> list[Combination] | None:
         """What the mode makes of a new instance: none, one or several combinations.
@@ -147,14 +171,10 @@ class Joint(Node):
             (other,) = order
             for entry in candidates[other]:
                 chosen[other] = entry[1]
-                for check in levels[0]:
-                    if not check(chosen):
-                        break
-                else:
-                    known = merged(chosen)
-                    if known is not None:
-                        entries[other] = (other, *entry)
-                        yield list(entries), known
+                known = self._agreed((chosen[0], chosen[1]))
+                if known is not None:
+                    entries[other] = (other, *entry)
+                    yield list(entries), known
             return
         yield from self._deepen(0, order, levels, candidates, entries, chosen)
 
@@ -194,12 +214,16 @@ class Joint(Node):
     def _keep(self, port: int, instance: Instance, run: Run) -> None:
         """Let an instance wait if it can still be of use."""
         assert self.queues is not None
-        until, partners = self._chance(port, instance, run.now)
-        if until < run.now or self.constraints.ports == 1:
+        constraints, now = self.constraints, run.now
+        until, partners = constraints.until(port, instance), _NOBODY
+        if until < now:
+            until, partners = self._chance(port, instance, now)
+        if until < now or constraints.ports == 1:
             return
         queue, arrival = self.queues[port], run.serial()
         queue.add(arrival, instance)
-        self._promise(port, arrival, until, partners, run)
+        if until < ENDLESS or partners:
+            self._promise(port, arrival, until, partners, run)
         if len(queue.items) > run.max_pending:
             self._drop(port, queue.oldest()[0], run)
             run.overflow()

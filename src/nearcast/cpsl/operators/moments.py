@@ -23,7 +23,7 @@ from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS, Op, Tree, leaves_of
 from nearcast.cpsl.instances import Instance
 
-__all__ = ["Moments", "alternatives", "bounded"]
+__all__ = ["Moments", "alternatives"]
 
 #: The first moment comes at most so long after the second; numbers as in `_start` and `_end`.
 Difference: TypeAlias = tuple[int, int, Micros]
@@ -53,9 +53,11 @@ class Moments:
         self._bounds: list[list[Micros]] = bounds.tolist()
         self._lags = lags
         self._dated = dated  # whether anything is bound to a date
-        rows = [(self._bounds[_start(p)], self._bounds[_end(p)]) for p in range(len(lags))]
-        self._lengths = [(-s[_end(p)], e[_start(p)]) for p, (s, e) in enumerate(rows)]
-        self._last = [self._all_to_come(port) for port in range(len(lags))]
+        self._lengths = [
+            (-self._bounds[_start(p)][_end(p)], self._bounds[_end(p)][_start(p)])
+            for p in range(len(lags))
+        ]
+        self._last = [(*self._lengths[p], *self._all_to_come(p)) for p in range(len(lags))]
 
     def _all_to_come(self, port: int) -> tuple[Micros, Micros, Micros]:
         """The soonest last arrival of another port: after a start, an end, and the origin."""
@@ -68,12 +70,15 @@ class Moments:
 
     def until(self, port: int, one: Instance) -> Micros:
         """The last moment at which an instance fits if all others are still to come."""
-        if not self.fits(port, one):
+        shortest, longest, after_start, after_end, until = self._last[port]
+        start, end = one.start, one.end
+        if not shortest <= end - start <= longest or (self._dated and not self.fits(port, one)):
             return -ENDLESS
-        start, end, date = self._last[port]
-        from_start, from_end = one.start + start, one.end + end
-        until = from_start if from_start < from_end else from_end
-        return until if until < date else date
+        if start + after_start < until:
+            until = start + after_start
+        if end + after_end < until:
+            until = end + after_end
+        return until if until < _FAR else ENDLESS
 
     def fits(self, port: int, one: Instance) -> bool:
         """Whether an instance can be part of anything: its length and its dates allow it."""
@@ -107,12 +112,7 @@ class Moments:
         for p, one in enumerate(chosen):
             if one is not None:
                 latest = min(latest, one.start + row[_start(p)], one.end + row[_end(p)])
-        return bounded(latest + lag)
-
-
-def bounded(moment: Micros) -> Micros:
-    """A moment, or ENDLESS where no bound leads to one."""
-    return ENDLESS if moment >= _FAR else moment
+        return latest + lag if latest + lag < _FAR else ENDLESS  # no bound leads to one
 
 
 def alternatives(

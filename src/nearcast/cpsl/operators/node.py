@@ -38,8 +38,8 @@ class Node:
     """A node: who feeds it, who listens to it, and the composites that end here."""
 
     __slots__ = (
-        "gate", "height", "inputs", "key", "names", "order", "owner", "parents", "roots", "tie",
-        "uses",
+        "gate", "height", "inputs", "key", "names", "order", "owner", "parents", "rank", "roots",
+        "tie", "uses",
     )  # fmt: skip
 
     #: Whether the node waits for anything: then only composites registered together share it.
@@ -54,6 +54,7 @@ class Node:
         self.height = height
         self.tie = tie
         self.order = 0
+        self.rank = 0  # by height, then by order
         self.uses = 0
         self.key: object = None
         self.inputs: tuple[Node, ...] = ()

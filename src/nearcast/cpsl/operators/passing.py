@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from nearcast.cpsl.instances import Instance
-from nearcast.cpsl.operators.filters import Test, unary
+from nearcast.cpsl.leaves import Check, Leaf
+from nearcast.cpsl.operators.filters import Decided, Test, decided, unary
 from nearcast.cpsl.operators.node import Node, Run
 from nearcast.cpsl.operators.spatial import Relations
-from nearcast.cpsl.predicates import Translation
+from nearcast.cpsl.predicates import Match
+from nearcast.model.events import Event
+from nearcast.model.geometry import Space
 
 __all__ = ["Alias", "Either", "Filter", "Primitive"]
 
 
-class Primitive(Node):
-    """A plain event that passes the predicates; the matcher finds it.
+class Reader(Protocol):
+    """Reads the variables off an event, and decides what is left."""
 
-    `reader` reads the variables off an event and decides what the matcher does not; None if
-    there is nothing to do.
+    def check(self, event: Event, space: Space, /) -> Match | None:
+        """What the event binds and what stays open; None if it does not pass."""
+
+
+class Primitive(Node):
+    """A plain event that passes the predicates; `nearcast.cpsl.dispatch` finds it.
+
+    `home` is the equality under which it is found and `tests` are the others, None and none if
+    the matcher finds it. `reader` is None if there is nothing to read. `places` are the location
+    tests over it, as long as they are few.
     """
 
-    __slots__ = ("reader",)
+    __slots__ = ("home", "leaf", "places", "reader", "tests")
 
-    def __init__(self, reader: Translation | None) -> None:
+    def __init__(self, leaf: Leaf) -> None:
         super().__init__((), 0, 0)
-        self.reader = reader
+        self.leaf = leaf
+        self.home: int | None = None
+        self.tests: tuple[Check, ...] = ()
+        self.reader: Reader | None = None
+        self.places: tuple[Filter, ...] = ()
 
 
 class Alias(Node):
@@ -40,7 +55,7 @@ class Alias(Node):
 class Filter(Node):
     """A unary test: the instances that pass, as they are."""
 
-    __slots__ = ("kind", "params", "relations", "test")
+    __slots__ = ("_decided", "_test", "kind", "params", "relations")
 
     def __init__(
         self,
@@ -54,13 +69,21 @@ class Filter(Node):
         self.kind = kind
         self.params = params
         self.relations = relations
-        self.test: Test | None = None  # made when first needed: points are left to the index
+        self._test: Test | None = None  # both are made when first needed
+        self._decided: Decided | None = None
 
     def holds(self, instance: Instance) -> bool:
         """Whether an instance passes."""
-        if self.test is None:
-            self.test = unary(self.kind, self.params, self.relations)
-        return self.test(instance)
+        if self._test is None:
+            self._test = unary(self.kind, self.params, self.relations)
+        return self._test(instance)
+
+    def holds_at(self, x: float, y: float, instance: Instance) -> bool:
+        """Whether an instance at a point passes: mostly a few comparisons tell."""
+        if self._decided is None:
+            self._decided = decided(self.kind, self.params, self.relations)
+        found = self._decided(x, y)
+        return self.holds(instance) if found is None else found
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""

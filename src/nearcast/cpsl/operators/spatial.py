@@ -6,6 +6,7 @@ A place is missing or a convex shape; every relation with a missing place is fal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,14 +14,18 @@ from nearcast.cpsl import kernels
 from nearcast.cpsl.instances import Shape, shape_of
 from nearcast.errors import ValidationError
 from nearcast.kernels import geometry
-from nearcast.model.geometry import SPACES, Space
+from nearcast.model.geometry import SPACES, Point, Space
 
 __all__ = ["Relations", "region_shape"]
 
 
-def region_shape(points: tuple[tuple[float, float], ...]) -> Shape:
-    """The place that points of a text stand for: one of its own, or their convex hull."""
-    return shape_of(kernels.convex_hull(np.array(points, np.float64).reshape(-1, 2)))
+def region_shape(points: bytes | Sequence[tuple[float, float]]) -> Shape:
+    """The place that points of a text stand for: one of its own, or their convex hull.
+
+    Points are pairs, or `nearcast.cpsl.regions.packed`.
+    """
+    flat = np.frombuffer(points) if isinstance(points, bytes) else np.array(points, np.float64)
+    return shape_of(kernels.convex_hull(flat.reshape(-1, 2)))
 
 
 class Relations:
@@ -72,7 +77,15 @@ class Relations:
         """Whether the distance is less than, about or more than so many metres."""
         if first is None or second is None:
             return False
-        found = self.distance(first, second)
+        return self.is_so_far(self.distance(first, second), op, metres)
+
+    def points_apart(self, first: Point, second: Point, op: str, metres: float) -> bool:
+        """The same for two points, without arrays."""
+        found = self._between_points(first.x, first.y, second.x, second.y)
+        return self.is_so_far(found, op, metres)
+
+    def is_so_far(self, found: float, op: str, metres: float) -> bool:
+        """Whether a distance is less than, about or more than so many metres."""
         if op == "<":
             return found < metres
         return found > metres if op == ">" else abs(found - metres) <= self.tolerance

@@ -7,7 +7,12 @@ other in the columns that tell most of them apart; a tree finds the tiles, and f
 few cache lines decide on many members at once. Broad clauses, which so many events
 satisfy that no path leads past them, are kept in a DI-Tree, whose cost does not depend on
 how many match. Single additions and removals change tiles in place, without a write
-buffer; while somebody matches, the matcher keeps them back (`Standing.stage`). An addition
+buffer; while somebody matches, the matcher keeps them back (`Standing.stage`).
+
+The first large addition is not planned at once: its clauses wait. Whole batches of events are
+arranged instead, and the clauses go past them (`event_blocks`), until that has cost as much as
+tiles would have, or a single call comes. So a join of two tables never pays for an index, and
+nobody pays more than twice. An addition
 that is a fair part of all, and tiles most places of which have been left, ask for a plan
 afresh: `rebuilt` makes one beside this index, which is matched meanwhile. What does take its
 time while matches wait is the DI-Tree when its broad clauses have doubled.
@@ -35,6 +40,7 @@ from nearcast.index.di_tree import DITree
 from nearcast.index.pivot import kernels
 from nearcast.index.pivot.boxed import PlacedClauses, bytes_expected, without_places
 from nearcast.index.pivot.clause_tiles import ClauseTiles
+from nearcast.index.pivot.event_blocks import joined
 from nearcast.index.pivot.event_tiles import EventTiles
 from nearcast.index.pivot.word_lists import WordLists
 from nearcast.kernels.tokens import scan_rows
@@ -52,6 +58,8 @@ _ASIDE = 4096
 #: Clauses that are looked through one by one before there are tiles: a shelf has room for
 #: thousands, a megabyte of it.
 _FEW = 64
+#: What it costs to plan and fill tiles, a clause, in nanoseconds of one core; see `joined`.
+_PLANNED = 1400.0
 
 
 class Pivot:
@@ -63,6 +71,10 @@ class Pivot:
         """The first clauses, while there are no more than a few."""
         self._small = True
         """Whether there are no tiles yet."""
+        self._waiting: Rows | None = None
+        """Clauses that no tile and no tree holds yet; then there are no others without words."""
+        self._spent = 0.0
+        """What it has cost to do without, in nanoseconds."""
         self._clauses = ClauseTiles(clauses)
         self._words = WordLists(clauses)
         self._broad: DITree | None = None
@@ -77,7 +89,7 @@ class Pivot:
         """How much more than expected those took when there was no room for them."""
         self._events = EventTiles(events)
         self._making = Lock()
-        """Held by who makes what boxes are matched with; others wait for it."""
+        """Held by who makes tiles, or what boxes are matched with; others wait for it."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_making"}
@@ -100,7 +112,44 @@ class Pivot:
         if rows.size:
             self._add_wordless(rows)
 
+    @property
+    def waits(self) -> bool:
+        """Whether so many rows as come now may wait as well: nobody has asked for tiles yet."""
+        return self._waiting is not None or (self._small and not self._few.size)
+
+    def prepare(self) -> None:
+        """Make the tiles that were put off; the first match would. Within a match, too."""
+        if self._waiting is None:
+            return
+        with self._making:
+            rows = self._waiting
+            if rows is None:  # somebody else has made them
+                return
+            self._small = False
+            try:
+                self._plan(rows)
+            except BaseException:  # no memory, or an interrupt: to be done again
+                self._clauses, self._broad = ClauseTiles(self._store), None
+                self._is_broad, self._small = np.zeros(0, bool), True
+                raise
+            self._waiting = None  # last: until then, others wait
+
+    def join(self, batch: EventBatch, threads: int) -> Pairs | None:
+        """`match_events` without tiles, on so many threads; None where tiles are the better way."""
+        rows = self._waiting
+        if rows is None or len(self._words) or not batch.size:
+            return None
+        left = rows.size * _PLANNED - self._spent
+        found, cost = joined(self._store.table, rows, batch, threads, left)
+        self._spent += cost
+        return found
+
     def _add_wordless(self, rows: Rows) -> None:
+        if self._waiting is not None:
+            if rows.size > _FEW:
+                self._waiting = np.concatenate([self._waiting, rows])
+                return
+            self.prepare()
         if self._small:
             rows = np.concatenate([self._few, rows])
             self._small = rows.size <= _FEW
@@ -109,6 +158,10 @@ class Pivot:
                 return
         if self._boxed is not None:
             self._box(rows)
+        self._plan(rows)
+
+    def _plan(self, rows: Rows) -> None:
+        """Add rows to tiles or, the broad ones, to the DI-Tree."""
         if self._broad is None and rows.size < _ENOUGH:
             self._clauses.add_clauses(rows)
             return
@@ -134,6 +187,7 @@ class Pivot:
     @property
     def one_step(self) -> ClauseTiles | None:
         """Where a plain subscription comes or moves in one step, from its id to its tile."""
+        self.prepare()
         alone = not self._small and self._broad is None and self._boxed is None
         return self._clauses if alone else None
 
@@ -156,10 +210,12 @@ class Pivot:
         """Whether so many more rows are a fair part of all: planning afresh then pays."""
         return rows > _ASIDE and 4 * rows > len(self._store)
 
-    def rebuilt(self, rows: Rows) -> Pivot:
-        """A new one with these clauses and the same live events."""
+    def rebuilt(self, rows: Rows, *, wait: bool = False) -> Pivot:
+        """A new one with these clauses and the same live events; they may `wait` for matches."""
         fresh = Pivot(self._store, EventStore())
         fresh._events = self._events
+        if wait:
+            fresh._waiting, fresh._spent = rows[:0], self._spent
         fresh.add_clauses(rows)
         return fresh
 
@@ -186,6 +242,8 @@ class Pivot:
             if number:
                 self._words.remove_clauses(rows[wordy])
                 rows = rows[~wordy]
+        if rows.size:
+            self.prepare()
         if self._small:
             self._few = self._few[~np.isin(self._few, rows)]
             return
@@ -203,6 +261,7 @@ class Pivot:
 
     def match_event(self, batch: EventBatch, at: int, counters: Counters) -> Rows:
         """The clause rows that want event `at`."""
+        self.prepare()
         if self._small:
             found = self._look_through(batch, at, at + 1, counters)[1]
         else:
@@ -216,6 +275,7 @@ class Pivot:
 
     def match_events(self, batch: EventBatch, counters: Counters) -> Pairs:
         """(event numbers, clause rows): the events of a batch share each tile they meet."""
+        self.prepare()
         if self._small:
             found = self._look_through(batch, 0, batch.size, counters)
         else:
@@ -239,6 +299,7 @@ class Pivot:
         then on they are kept up to date. Where they would take more than `room` bytes, such
         clauses are compared one by one.
         """
+        self.prepare()
         if self._small:
             t = self._store.table
             found: Pairs = (self._few, self._few)
@@ -322,6 +383,8 @@ class Pivot:
         """Bytes of all parts."""
         broad = 0 if self._broad is None else self._broad.memory_bytes()
         own = int(self._few.nbytes + self._is_broad.nbytes + self._bottom.nbytes + self._top.nbytes)
+        waiting = self._waiting  # a reader may take it in meanwhile
+        own += 0 if waiting is None else int(waiting.nbytes)
         parts = (self._clauses, self._words, self._events)
         made = self._boxed  # a reader may make it meanwhile
         boxed = 0 if made is None else made.memory_bytes()
@@ -333,6 +396,10 @@ class Pivot:
         wordy = self._words.chosen(live)
         self._words.check_rows(live[wordy])
         live = live[~wordy]
+        if self._waiting is not None:
+            assert np.array_equal(np.sort(self._waiting), live)
+            assert self._small
+            live = live[:0]
         if self._small:
             assert np.array_equal(np.sort(self._few), live)
             live = live[:0]
