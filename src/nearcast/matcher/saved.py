@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADER", "Header", "load", "read_header", "save"]
 
 HEADER = "matcher.json"
-_FORMAT = 10
+_FORMAT = 11
 _ALIGN = 64
 _DATA = re.compile(r"matcher-[0-9a-f]{16}\.bin")
 _OURS = ("nearcast.index.", "nearcast.kernels.", "nearcast.matcher.", "nearcast.model.")
