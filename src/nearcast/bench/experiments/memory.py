@@ -66,6 +66,7 @@ def _both(case: Case, events: pa.Table, indexes: list[str]) -> Task:
 
     def run() -> Matcher:
         held[0].add_subscriptions(case.subscriptions)
+        held[0].prepare()  # what is weighed has its index
         held[-1].add_events(events)
         return held[0]
 
