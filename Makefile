@@ -5,6 +5,7 @@ VENV   ?= .venv
 PYTHON ?=
 JOBS   ?= auto
 EXPERIMENT ?= ground
+CRASHES ?= 500
 
 BIN  := $(VENV)/bin
 CORE := $(VENV)/.core-installed
@@ -14,6 +15,7 @@ SOURCES := src tests
 
 # Tests of compiled code: they run a second time as plain Python, which coverage can see into.
 KERNEL_TESTS := $(wildcard $(addprefix tests/test_,conformance*.py matcher*.py kernels*.py index*.py))
+SOAK_TESTS   := tests/test_faults.py
 KERNEL_CODE  := $(addprefix --cov=nearcast.,kernels index matcher)
 
 # `--group` needs pip 25.1, and the pip that comes with Python may be older.
@@ -25,7 +27,7 @@ INSTALL := $(PIP) 'pip>=25.1' && $(PIP)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check mutants bench serve constraints clean
+.PHONY: help demo test soak check mutants bench serve constraints clean
 
 help: ## this list
 	@echo "nearcast: make <target>"
@@ -39,6 +41,9 @@ test: $(DEV) ## the whole suite, compiled; before it the kernels' tests as plain
 	-@$(BIN)/nearcast doctor --warm
 	NEARCAST_JIT=0 $(BIN)/python -m pytest -q -n $(JOBS) $(KERNEL_CODE) --cov-report=term:skip-covered $(KERNEL_TESTS)
 	$(BIN)/python -m pytest -n $(JOBS)
+
+soak: $(DEV) ## long campaigns: hundreds of crashes, kills and failing disks (CRASHES=500)
+	NEARCAST_CRASHES=$(CRASHES) $(BIN)/python -m pytest -q -n $(JOBS) $(SOAK_TESTS)
 
 check: $(DEV) ## what CI asks first: style, types, import contracts, docs (their examples run in `test`)
 	$(BIN)/ruff check $(SOURCES)

@@ -671,7 +671,7 @@ def test_a_stale_report_is_not_believed():
 
 
 class Refusing(NoStore):
-    def commit(self, changes: Any) -> None:
+    def flush(self) -> None:
         raise OSError("disk full")
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections import OrderedDict
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
 
 from nearcast import Broker, Composite, Event, Point, Subscription
 from nearcast.broker import live, past
 from nearcast.broker.timeline import Timeline
 from nearcast.matcher import facade, usage
+from tests.strategies import event_lists
 
 S = 1_000_000
 T = 1_700_000_000 * S
@@ -65,6 +68,7 @@ def test_memory_stays_flat_while_ids_strings_and_words_are_new_every_day(
 ):
     monkeypatch.setattr(usage, "_FEW", 128)
     monkeypatch.setattr(live, "_MOST_OVER", 16)
+    monkeypatch.setattr(past, "_TOGETHER", 16)
     monkeypatch.setattr(facade, "_FEW_COMING", 16)
     monkeypatch.setattr(facade, "_MOST_COMING", 32)
     broker = Broker("planar")
@@ -115,7 +119,7 @@ def test_time_that_stands_still_keeps_no_ids():
 
 def test_the_past_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(past, "REMEMBERED", 10)
-    known = past.Past({})
+    known = past.Past(OrderedDict())
     events = [Event(f"e{i}", {"a": i}) for i in range(30)]
     for i, event in enumerate(events):
         known.keep(event.id, past.content_of(event), T + i)
@@ -139,3 +143,15 @@ def test_equal_events_have_equal_contents():
         Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 2), end=T + 1),
     ):
         assert past.content_of(first) != past.content_of(other)
+
+
+@settings(deadline=None)
+@given(event_lists("planar", 30))
+def test_contents_of_many_are_those_of_each(events: list[Event]):
+    assert past.contents_of(events) == [past.content_of(event) for event in events]
+
+
+def test_contents_of_many_know_zeros_and_names_in_any_order():
+    events = [Event(f"e{i}", {"b": -0.0, "a": float("nan")}, (), Point(1, -0.0)) for i in range(20)]
+    turned = Event("e", {"a": float("nan"), "b": 0}, (), Point(1, 0))
+    assert set(past.contents_of(events)) == {past.content_of(turned)}

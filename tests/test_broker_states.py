@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from nearcast import Around, Broker, Event, Mover, Point, Reply, Subscription
 from nearcast.broker.memory import Inbox, MemoryStore
+from nearcast.broker.ports import Store
 from nearcast.errors import DuplicateIdError, UnknownIdError
 from nearcast.model.geometry import Space
+from nearcast.storage.sqlite import SqliteStore
 from tests.naive_broker import NaiveBroker, Pair
 from tests.strategies import TIMES, events, locations, points, radii, subscriptions
 
@@ -47,7 +50,11 @@ class World(RuleBasedStateMachine):
         self.expected: list[Pair] = []
 
     def made(self) -> Broker:
-        return Broker(self.space, self.method, store=self.store, sinks=[self.inbox])
+        return Broker(self.space, self.method, store=self.opened(), sinks=[self.inbox])
+
+    def opened(self) -> Store:
+        """The store, for a broker's next life."""
+        return self.store
 
     def call(self, verb: Callable[[], Reply], naive: Callable[[], list[Pair]]) -> None:
         """Both brokers do the same; then every client does as it is told."""
@@ -107,6 +114,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The process dies; another one goes on with the store, and asks whoever moves."""
+        self.broker.close()
         self.broker = self.made()
         if self.naive.now is not None:
             self.call(lambda: self.broker.advance(self.naive.now), lambda: [])
@@ -119,6 +127,16 @@ class World(RuleBasedStateMachine):
         surplus = Counter(self.told) - Counter(self.expected)
         assert (lost, surplus) == (Counter(), Counter()), (lost, surplus)
         assert [(n.subscription_id, n.subscriber, n.event.id) for n in self.inbox] == self.told
+
+    @invariant()
+    def outboxes_hold_it_under_numbers_without_holes(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        for name in PEOPLE:
+            page = self.broker.notifications(name, limit=10_000)
+            kept = [(n.subscription_id, n.subscriber, n.event.id) for n in page.notifications]
+            assert kept == [pair for pair in self.told if pair[1] == name]
+            assert [n.seq for n in page.notifications] == list(range(1, len(kept) + 1))
 
     @invariant()
     def the_same_is_known(self) -> None:
@@ -251,6 +269,23 @@ class RoamersWithVoronoi(Roamers):
     method = "vm"
 
 
+class OnDisk(Brokers):
+    """Everything at once, in a file that is closed and opened in between."""
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = TemporaryDirectory()
+        super().open()
+
+    def opened(self) -> Store:
+        return SqliteStore.open(f"{self.folder.name}/city.db")
+
+    def teardown(self) -> None:
+        if hasattr(self, "broker"):
+            self.broker.close()
+            self.folder.cleanup()
+
+
 def _fixed(subscription: Subscription) -> bool:
     return not isinstance(subscription.region, Around)
 
@@ -265,6 +300,8 @@ TestBrokers = Brokers.TestCase
 TestBrokers.settings = _MODEST
 TestBrokersOnTheGlobe = BrokersOnTheGlobe.TestCase
 TestBrokersOnTheGlobe.settings = settings(_MODEST, max_examples=12)
+TestOnDisk = OnDisk.TestCase
+TestOnDisk.settings = settings(_MODEST, max_examples=12)
 TestRoamers = Roamers.TestCase
 TestRoamers.settings = _MODEST
 TestRoamersWithVoronoi = RoamersWithVoronoi.TestCase

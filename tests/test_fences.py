@@ -446,6 +446,23 @@ def test_what_is_dumped_goes_on_in_another(steps: list[tuple[int, int, Any]]):
     assert other.advance(now + 100 * S) == one.advance(now + 100 * S)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(fence_values(), max_size=4, unique_by=lambda each: each.id))
+def test_a_fence_is_kept_as_numbers_and_said_again(made: list[Fence]):
+    made = [f for f in made if f.subscriber is not None or not isinstance(f.region, Around)]
+    watch = Watch()
+    for each in made:
+        watch.add(each, lambda _: ())
+    assert list(watch) == made
+    for each in made:
+        got = watch.get(each.id)
+        assert got == each
+        assert got is not None
+        assert got.filter == each.filter
+        assert watch.remove(each.id) == each
+        assert watch.get(each.id) is None
+
+
 def _sorted(watch: Watch) -> list:
     return sorted((str(o.object), o.at, sorted(map(repr, o.visits))) for o in watch.dump().objects)
 

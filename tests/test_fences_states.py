@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,9 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from nearcast import Around, Box, Broker, Circle, Event, Fence, Point, Polygon, Reply
 from nearcast.broker.memory import MemoryStore
+from nearcast.broker.ports import Store
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import TRANSITIONS
 from nearcast.model.geometry import Region, Space
+from nearcast.storage.sqlite import SqliteStore
 from tests.naive_fences import NaiveFences, Told
 
 IDS = ("f1", "f2", "f3", "f4")
@@ -51,14 +54,17 @@ class Fenced(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.store = MemoryStore()
+        self.memory = MemoryStore()
         self.broker = self.made()
         self.naive = NaiveFences(self.space, self.hold)
         self.published = 0
 
     def made(self) -> Broker:
         lateness = timedelta(microseconds=self.hold) if self.hold else None
-        return Broker(self.space, lateness=lateness, store=self.store)
+        return Broker(self.space, lateness=lateness, store=self.opened())
+
+    def opened(self) -> Store:
+        return self.memory
 
     def call(self, verb: Callable[[], Reply], naive: Callable[[], list[Told]]) -> None:
         reply, should = verb(), naive()
@@ -155,6 +161,7 @@ class Fenced(RuleBasedStateMachine):
     def restart(self) -> None:
         """The process dies; another one goes on with the store."""
         late = self.broker.late
+        self.broker.close()
         self.broker = self.made()
         self.naive.late -= late
 
@@ -194,6 +201,23 @@ class FencedOnTheGlobe(Fenced):
         return st.one_of(self.points(), self.points(), self.points(), self.points(), wide)
 
 
+class FencedOnDisk(Fenced):
+    """In a file that is closed and opened in between."""
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = TemporaryDirectory()
+        super().open()
+
+    def opened(self) -> Store:
+        return SqliteStore.open(f"{self.folder.name}/fences.db")
+
+    def teardown(self) -> None:
+        if hasattr(self, "broker"):
+            self.broker.close()
+            self.folder.cleanup()
+
+
 _MODEST = settings(
     max_examples=40,
     stateful_step_count=40,
@@ -202,6 +226,8 @@ _MODEST = settings(
 )
 TestFenced = Fenced.TestCase
 TestFenced.settings = _MODEST
+TestFencedOnDisk = FencedOnDisk.TestCase
+TestFencedOnDisk.settings = settings(_MODEST, max_examples=12)
 TestFencedWithLateness = FencedWithLateness.TestCase
 TestFencedWithLateness.settings = _MODEST
 TestFencedOnTheGlobe = FencedOnTheGlobe.TestCase

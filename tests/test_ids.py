@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError
-from nearcast.matcher.bulk import string_bytes
+from nearcast.matcher.arrow_columns import string_bytes
 from nearcast.matcher.ids import IdTable
 
 ODD = [

@@ -87,14 +87,15 @@ def test_clauses_that_go_past_events_want_what_they_say(monkeypatch, seed: int) 
     store = drawn_clauses(rng, int(rng.choice([1, 40, 120])), columns)
     rows = rng.permutation(store.rows).astype(np.int32)
     threads = int(rng.integers(1, 3))
-    pairs, cost = event_blocks.joined(store.table, rows, batch, threads, ALWAYS)
+    pieces = event_blocks.pieces_of_rows(store.table, rows)
+    pairs, cost = event_blocks.joined(pieces, batch, threads, ALWAYS)
     assert pairs is not None
     assert cost > 0
     events, found = pairs
     assert bool((np.diff(events) >= 0).all())
     assert len(events) == len(set(zip(events.tolist(), found.tolist(), strict=True)))
     assert set(zip(events.tolist(), found.tolist(), strict=True)) == truth(store, batch)
-    none, same = event_blocks.joined(store.table, rows, batch, threads, cost / 2)
+    none, same = event_blocks.joined(pieces, batch, threads, cost / 2)
     assert none is None
     assert same == cost
 
@@ -112,7 +113,8 @@ def test_more_predicates_than_are_held_against_blocks() -> None:
     none = np.zeros(3, np.int64), np.empty(0, np.int32)
     attr = np.tile(np.arange(columns, dtype=np.int32), 2)
     events = EventBatch(np.array([0, columns, 2 * columns]), attr, value.ravel(), *none, columns)
-    pairs, _ = event_blocks.joined(store.table, rows, events, 1, ALWAYS)
+    pieces = event_blocks.pieces_of_rows(store.table, rows)
+    pairs, _ = event_blocks.joined(pieces, events, 1, ALWAYS)
     assert pairs is not None
     assert [each.tolist() for each in pairs] == [[0], [0]]
 

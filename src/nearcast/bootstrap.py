@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from nearcast.broker.ports import Sink, Store
 from nearcast.broker.service import Service
 from nearcast.broker.timeline import Clock
 from nearcast.model.geometry import Box, Space
+from nearcast.storage.opening import open_store
 
 __all__ = ["Broker"]
 
@@ -56,3 +58,21 @@ class Broker(Service):
             longest=longest, tolerance_m=tolerance_m, max_pending=max_pending, store=store,
             sinks=sinks,
         )  # fmt: skip
+
+    @classmethod
+    def open(
+        cls, url: str | os.PathLike[str], space: Space = "globe", safe_region: str = "disc",
+        **settings: Any,
+    ) -> Self:  # fmt: skip
+        """A broker that survives its process: what a call answers is on disk before it does.
+
+        `url` is a file, made if it is not there, `sqlite:///file` or `memory:`; the other
+        settings are the broker's. One process at a time. Close it, or use it as a context
+        manager. If the disk fails it stops, and every later call says so: open it again then.
+        """
+        store = open_store(url, space)
+        try:
+            return cls(space, safe_region, store=store, **settings)
+        except BaseException:
+            store.close()
+            raise

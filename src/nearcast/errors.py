@@ -17,6 +17,8 @@
     ├── BenchError           a measurement that cannot be trusted, and so is refused
     ├── SparkError           Spark cannot be started, or not be used in this way
     ├── SavedError           a saved matcher that cannot be written or read
+    ├── StoreError           a store that cannot be opened, read or written
+    │   └── StoppedError     a broker whose store failed, or that was closed
     └── MissingExtraError    an optional dependency that is not installed
 
     CompilerWarning          the compiler or its cache is in trouble; answers are not
@@ -45,6 +47,8 @@ __all__ = [
     "SavedError",
     "SchemaError",
     "SparkError",
+    "StoppedError",
+    "StoreError",
     "UnknownIdError",
     "ValidationError",
 ]
@@ -238,6 +242,18 @@ class SparkError(NearcastError):
 
 class SavedError(NearcastError):
     """A saved matcher that cannot be written or read."""
+
+
+class StoreError(NearcastError):
+    """A store that cannot be opened, read or written; says what to do."""
+
+
+class StoppedError(StoreError):
+    """A broker that answers no more: its store failed, or it was closed."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"this broker has stopped: {why}; open it again to go on")
 
 
 class MissingExtraError(NearcastError, ImportError):

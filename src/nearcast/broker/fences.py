@@ -103,12 +103,12 @@ class Fences:
     def _matching(self, wanted: Subscription, now: Micros | None) -> Iterator[tuple[Micros, Event]]:
         """Live events that have had their turn, in the order of arrival."""
         for _, event in self._live.matching(wanted, now):
-            if self._waiting.get(event.id) is not event:
+            if self._waiting.get(event.key) is not event:
                 yield self.end_of(event), event
 
     def end_of(self, event: Event) -> Micros:
         """When a live event ended."""
-        return self._ends.get(event.id, 0) if event.end is None else event.end
+        return self._ends.get(event.key, 0) if event.end is None else event.end
 
     def remove(self, id: str) -> None:
         """A fence is over."""
@@ -125,11 +125,11 @@ class Fences:
     def take(self, event: Event, end: Micros, now: Micros) -> list[Crossing]:
         """An event happened; what it brings at once."""
         if event.end is None and event.location is not None:
-            self._ends[event.id] = end
+            self._ends[event.key] = end
         if not self._fences or event.location is None:
             return []
         if self._hold:
-            self._waiting[event.id] = event
+            self._waiting[event.key] = event
             self._keep(end, event)
             return []
         return self._watch.take([Position(event, end, now)])
@@ -142,12 +142,12 @@ class Fences:
         """Events that happened; nobody waits for late ones."""
         for position in positions:
             if position.event.end is None and position.event.location is not None:
-                self._ends[position.event.id] = position.at
+                self._ends[position.event.key] = position.at
         return self._watch.take(positions)
 
     def gone(self, event: Event, *, retracted: bool) -> None:
         """An event is live no more."""
-        self._ends.pop(event.id, None)
+        self._ends.pop(event.key, None)
         if retracted:
             self._watch.retract(event)
 
@@ -189,10 +189,10 @@ class Fences:
         at, _, what = heappop(self._held)
         self._watch.reach(at)
         if isinstance(what, Event):
-            if self._waiting.get(what.id) is what:
-                del self._waiting[what.id]
+            if self._waiting.get(what.key) is what:
+                del self._waiting[what.key]
             told = self._watch.take([Position(what, at, at)])
-            if self._live.get(what.id) is not what:
+            if self._live.get(what.key) is not what:
                 self._watch.retract(what)
             return told
         if isinstance(what, Fence):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, KeysView, Sequence
+from itertools import count
 
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
@@ -16,7 +17,7 @@ _MOST_OVER = 512
 
 
 class LiveEvents:
-    """What is live, by id. Each event has a number, and no number is given twice.
+    """What is live, by key. Each event has a number, and no number is given twice.
 
     The matcher hears of what comes and expires when it is asked, or when it has come to some
     hundreds: together they take a fraction of the time.
@@ -26,59 +27,83 @@ class LiveEvents:
         self._matcher = matcher
         self._known: dict[str, tuple[int, Event]] = {}
         self._over: set[str] = set()
+        self._named: dict[str, list[str]] = {}
+        """The keys of events that have a source, by id."""
         self._arrived = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __contains__(self, id: object) -> bool:
-        return id in self._known
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
 
     def __iter__(self) -> Iterator[Event]:
         """In the order of arrival."""
         return (event for _, event in self._known.values())
 
-    def ids(self) -> Iterable[str]:
-        """The ids of all, to look at."""
+    def keys(self) -> KeysView[str]:
+        """The keys of all, to look at."""
         return self._known.keys()
 
-    def get(self, id: str) -> Event | None:
-        """The event under an id."""
-        known = self._known.get(id)
+    def get(self, key: str) -> Event | None:
+        """The event under a key."""
+        known = self._known.get(key)
         return None if known is None else known[1]
 
-    def numbered(self, id: str) -> tuple[int, Event]:
+    def under(self, id: str) -> list[str]:
+        """The keys of those that have an id, whatever their source."""
+        plain, named = Event(id).key, self._named.get(id, [])
+        return [plain, *named] if plain in self._known else named
+
+    def numbered(self, key: str) -> tuple[int, Event]:
         """An event that is there, behind its number."""
-        return self._known[id]
+        return self._known[key]
 
     def numbers(self) -> list[int]:
         """The numbers of all, ascending. O(n)."""
         return [number for number, _ in self._known.values()]
 
     def add(self, event: Event) -> None:
-        """An event is live; its id is free."""
-        id = event.id
-        if id in self._over:
+        """An event is live; its key is free."""
+        key = event.key
+        if key in self._over:
             self._forget()
-        self._matcher.stage_event(event)
+        if event.source is not None:
+            self._named.setdefault(event.id, []).append(key)
+        self._matcher.stage_event(event if key == event.id else _keyed(event))
         self._arrived += 1
-        self._known[id] = self._arrived, event
+        self._known[key] = self._arrived, event
 
-    def expire(self, id: str) -> Event:
+    def add_all(self, events: Sequence[Event]) -> None:
+        """Events are live, all of keys that are free, and without a source."""
+        coming = {event.key: event for event in events}
+        if not self._over.isdisjoint(coming):
+            self._forget()
+        self._matcher.stage_events(coming)
+        numbers = zip(count(self._arrived + 1), events, strict=False)
+        self._known.update(zip(coming, numbers, strict=True))
+        self._arrived += len(events)
+
+    def expire(self, key: str) -> Event:
         """An event has expired, as the matcher knows from the time it is asked at."""
-        event = self._drop(id)
-        self._over.add(id)
+        event = self._drop(key)
+        self._over.add(key)
         if len(self._over) >= _MOST_OVER:
             self._forget()
         return event
 
-    def retract(self, id: str) -> None:
+    def retract(self, key: str) -> None:
         """An event is gone before its time."""
-        self._drop(id)
-        self._matcher.remove_event(id)
+        self._drop(key)
+        self._matcher.remove_event(key)
 
-    def _drop(self, id: str) -> Event:
-        _, event = self._known.pop(id)
+    def _drop(self, key: str) -> Event:
+        _, event = self._known.pop(key)
+        if event.source is not None:
+            named = self._named[event.id]
+            named.remove(key)
+            if not named:
+                del self._named[event.id]
         return event
 
     def _forget(self) -> None:
@@ -98,6 +123,15 @@ class LiveEvents:
         self._matcher.check_invariants()
         assert self._matcher.event_count == len(self._known)
         assert self.numbers() == sorted(self.numbers())
+        named = {key for keys in self._named.values() for key in keys}
+        assert named == {event.key for event in self if event.source is not None}
+        assert all(self._named.values())
+
+
+def _keyed(event: Event) -> Event:
+    """The event as the matcher knows it, which tells events apart by their ids alone."""
+    times = event.start, event.end, event.expires
+    return Event(event.key, event.attributes, event.keywords, event.location, *times)
 
 
 def _number(numbered: tuple[int, Event]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -9,15 +10,20 @@ from dataclasses import replace
 
 from nearcast.broker.past import Past
 from nearcast.broker.ports import (
+    Acknowledged,
     Change,
     Closed,
     Detecting,
     Expired,
     Fenced,
     Gone,
+    Input,
+    Kept,
     Moved,
+    Page,
     Published,
     Reached,
+    SavedPatterns,
     State,
     Subscribed,
     Told,
@@ -26,6 +32,8 @@ from nearcast.broker.ports import (
 )
 from nearcast.broker.replies import Notification
 from nearcast.errors import ValidationError
+from nearcast.matcher import Matcher
+from nearcast.model.events import Event
 
 __all__ = ["Inbox", "MemoryStore", "NoStore", "applied"]
 
@@ -52,21 +60,30 @@ def applied(state: State, change: Change) -> None:
             for told in state.told.values():
                 told.discard(id)
         case Published(event):
-            state.events[event.id] = event
-        case Gone(event_id):
-            state.events.pop(event_id, None)
-            state.told.pop(event_id, None)
-        case Expired(event_id, content, until):
-            state.events.pop(event_id, None)
-            state.told.pop(event_id, None)
-            Past(state.expired).keep(event_id, content, until)
-        case Told(notification) if notification.transition is None:
-            state.told.setdefault(notification.event.id, set()).add(notification.subscription_id)
+            state.events[event.key] = event
+        case Gone(key):
+            state.events.pop(key, None)
+            state.told.pop(key, None)
+        case Expired(key, content, until):
+            state.events.pop(key, None)
+            state.told.pop(key, None)
+            Past(state.expired).keep(key, content, until)
+        case Told(notification):
+            if notification.subscriber is not None and notification.seq is not None:
+                state.numbers[notification.subscriber] = notification.seq
+        case Kept(subscription_id, keys):
+            for key in keys:
+                state.told.setdefault(key, set()).add(subscription_id)
         case Moved(subscriber):
             state.places[subscriber] = change
         case Reached(now):
             state.now = now
             Past(state.expired).forget(now)
+        case SavedPatterns(patterns):
+            state.patterns = patterns
+            state.inputs.clear()
+        case Acknowledged():
+            pass  # `MemoryStore` keeps outboxes
         case Closed(at):
             state.closed = at
 
@@ -85,8 +102,29 @@ class NoStore:
         """An empty state."""
         return State()
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def stage(self, changes: Sequence[Change]) -> None:
         """Forget them."""
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def keep(self, matcher: Matcher) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def outbox(self, subscriber: str, after: int, limit: int) -> Page:  # noqa: ARG002
+        """Nothing is kept."""
+        return Page((), after)
+
+    def cursor(self, subscriber: str) -> int:  # noqa: ARG002
+        """Nobody has acknowledged anything."""
+        return 0
+
+    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:  # noqa: ARG002
+        """Nothing is kept."""
+        return ()
 
 
 class MemoryStore:
@@ -94,15 +132,75 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._state = State()
+        self._staged: list[Change] = []
+        self._log: list[Event] = []
+        self._outboxes: dict[str, list[Notification]] = {}
+        self._cursors: dict[str, int] = {}
 
     def load(self) -> State:
         """A copy of everything remembered."""
         return deepcopy(self._state)
 
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Remember."""
-        for change in changes:
-            applied(self._state, change)
+    def stage(self, changes: Sequence[Change]) -> None:
+        """Take changes."""
+        self._staged += changes
+
+    def flush(self) -> None:
+        """Remember what is staged."""
+        staged, self._staged = self._staged, []
+        for change in staged:
+            self._remember(change)
+
+    def _remember(self, change: Change) -> None:
+        state = self._state
+        if _is_input(state, change):
+            at = change.now if isinstance(change, Reached) else state.now
+            state.inputs.append(Input(at, change))  # type: ignore[arg-type]
+        applied(state, change)
+        match change:
+            case Published(event):
+                self._log.append(event)
+            case Told(told) if told.seq is not None:
+                self._outboxes.setdefault(told.subscriber or "", []).append(told)
+            case Acknowledged(subscriber, upto):
+                self._cursors[subscriber] = max(upto, self.cursor(subscriber))
+
+    def keep(self, matcher: Matcher) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Forget what was not flushed."""
+        self._staged = []
+
+    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
+        """Notifications with greater numbers."""
+        kept = self._outboxes.get(subscriber, [])
+        first = bisect_right(kept, after, key=lambda told: told.seq or 0)
+        found = tuple(kept[first : first + limit])
+        return Page(found, after if not found else found[-1].seq or 0)
+
+    def cursor(self, subscriber: str) -> int:
+        """The number up to which a subscriber has acknowledged."""
+        return self._cursors.get(subscriber, 0)
+
+    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+        """Events in the order they came; offsets count from 1."""
+        after = max(after, 0)
+        return list(enumerate(self._log[after : after + limit], after + 1))
+
+
+def _is_input(state: State, change: Change) -> bool:
+    """Whether patterns were given this."""
+    match change:
+        case Detecting():
+            return True
+        case Published():
+            return bool(state.composites)
+        case Reached(_, closing):
+            return closing
+        case Unsubscribed(id):
+            return id in state.composites
+    return False
 
 
 class Inbox:

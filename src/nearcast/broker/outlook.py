@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.past import REMEMBERED_FOR, Past, content_of, same
 from nearcast.broker.timeline import Timeline
-from nearcast.clock import NEVER, Micros
+from nearcast.clock import EARLIEST, FOREVER, NEVER, Micros
 from nearcast.cpsl.instances import CompositeEvent
-from nearcast.errors import DuplicateIdError, ValidationError
+from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
 from nearcast.model.events import Event
-from nearcast.model.geometry import Space, check_space
+from nearcast.model.geometry import Point, Space, check_space
 
-__all__ = ["Arrival", "Outlook"]
+__all__ = ["Arrival", "Arrivals", "Outlook"]
 
 #: Attributes of one event, and words: what the store of live events can count.
 _MOST = 65_000
+_AGES: Micros = 2**62  # longer than from the first moment to the last
+_FEW = 8  # events up to which columns take longer than one by one
+
+_id, _source, _location, _attributes, _keywords, _start, _end, _expires = map(
+    attrgetter, ("id", "source", "location", "attributes", "keywords", "start", "end", "expires")
+)
+I8 = npt.NDArray[np.int64]
 
 
 class Arrival(NamedTuple):
@@ -26,6 +38,23 @@ class Arrival(NamedTuple):
     start: Micros
     end: Micros
     now: Micros
+
+
+class Arrivals(NamedTuple):
+    """New events by columns."""
+
+    events: Sequence[Event]
+    starts: Sequence[Micros]
+    ends: Sequence[Micros]
+    nows: Sequence[Micros]
+    strange: bool
+    """Whether all have ids that nobody has or had lately, say when they end, and are live then."""
+
+    def part(self, first: int, stop: int) -> Arrivals:
+        """Some of them."""
+        events, starts, ends, nows, strange = self
+        some = slice(first, stop)
+        return Arrivals(events[some], starts[some], ends[some], nows[some], strange)
 
 
 class Outlook:
@@ -46,7 +75,7 @@ class Outlook:
         self._now = timeline.now
         """How far time has come."""
         self._seen: dict[str, tuple[Event, Micros]] = {}
-        """Events of this call that are new, the last under each id, and when each came."""
+        """Events of this call that are new, the last under each key, and when each came."""
 
     def arrival(self, event: Event) -> Arrival | None:
         """The next event; None if it is a repetition. Raises what forbids it to come."""
@@ -56,9 +85,9 @@ class Outlook:
             check_space(event.location, self._space, "location")
         if len(event.attributes) > _MOST or len(event.keywords) > _MOST:
             raise ValidationError("event", event.id, f"give at most {_MOST} attributes and words")
-        present, id = self.present, event.id
-        known, came = self._seen.get(id) or (self._live.get(id), NEVER)
-        if (known is not None or id in self._past) and self._repeats(known, came, event):
+        present, key = self.present, event.key
+        known, came = self._seen.get(key) or (self._live.get(key), NEVER)
+        if (known is not None or key in self._past) and self._repeats(known, came, event):
             self._now = present
             return None
         start, end = self._timeline.interval(event, present)
@@ -66,10 +95,86 @@ class Outlook:
         if self._timeline.clock is None:
             self.present = now = max(now, end)
         if known is not None and self._holds(known) and _valid(known, now):
-            raise DuplicateIdError("event", id, "retract it first, or publish under another id")
+            raise DuplicateIdError(
+                "event", event.id, "retract it first, or publish under another id"
+            )
         self._now = now
-        self._seen[id] = event, now
+        self._seen[key] = event, now
         return Arrival(event, start, end, now)
+
+    def arrivals(self, events: Sequence[Event]) -> Arrivals:
+        """`arrival` of each that is no repetition; BatchError names the first that cannot come."""
+        found = None if len(events) <= _FEW else self._strangers(events)
+        if found is not None:
+            return found
+        coming: list[Arrival] = []
+        for row, event in enumerate(events):
+            try:
+                arrival = self.arrival(event)
+            except NearcastError as error:
+                raise BatchError(row, error) from error
+            if arrival is not None:
+                coming.append(arrival)
+        events, starts, ends, nows = zip(*coming, strict=True) if coming else ((), (), (), ())
+        return Arrivals(events, starts, ends, nows, strange=False)
+
+    def _strangers(self, events: Sequence[Event]) -> Arrivals | None:
+        """New events that need no second look, all at once; None if any does."""
+        if {*map(type, events)} != {Event} or not self._fit(events):
+            return None
+        ids = {*map(_id, events)}
+        if [*map(_source, events)].count(None) < len(events) or min(ids) < "\1":
+            return None  # their keys are not their ids
+        known = len(ids) < len(events) or not self._live.keys().isdisjoint(ids)
+        if known:  # what has expired lately and is equal would have expired on arrival
+            return None
+        ends, starts = [*map(_end, events)], [*map(_start, events)]
+        if None in ends:
+            return None
+        if starts.count(None) == len(starts):
+            starts = ends
+        elif None in starts:
+            starts = [*map(_first, starts, ends)]
+        nows = self._moments(np.array(starts, np.int64), np.array(ends, np.int64))
+        if nows is None:
+            return None
+        expires = [FOREVER if at is None else at for at in map(_expires, events)]
+        if not bool((np.array(expires, np.int64) > nows).all()):
+            return None
+        return Arrivals(events, starts, ends, nows.tolist(), strange=True)
+
+    def _fit(self, events: Sequence[Event]) -> bool:
+        """Whether all are small enough, at points that the space has, or nowhere."""
+        many = max(map(len, map(_attributes, events))), max(map(len, map(_keywords, events)))
+        places = [*map(_location, events)]
+        points = [place for place in places if type(place) is Point]
+        if max(many) > _MOST or len(points) + places.count(None) < len(places):
+            return False
+        if self._space == "planar" or not points:
+            return True
+        x, y = np.array([point.x for point in points]), np.array([point.y for point in points])
+        return bool(np.abs(x).max() <= 180.0 and np.abs(y).max() <= 90.0)
+
+    def _moments(self, starts: I8, ends: I8) -> I8 | None:
+        """How far time has come when each is there; None if any lies too far off."""
+        timeline, present = self._timeline, self.present
+        longest, lateness = timeline.longest, timeline.lateness
+        if timeline.clock is not None:
+            assert present is not None
+            nows = before = np.full(ends.size, present, np.int64)
+            if bool((ends > present + timeline.max_ahead).any()):
+                return None
+        else:
+            first = NEVER if present is None else present
+            nows = np.maximum(np.maximum.accumulate(ends), first)
+            before = np.append(first, nows[:-1])
+        if longest is not None and bool((ends - starts > longest).any()):
+            return None
+        if lateness is not None:
+            earliest = np.maximum(before, EARLIEST) - min(lateness, _AGES)
+            if bool((ends < earliest).any()):
+                return None
+        return nows
 
     def _holds(self, known: Event) -> bool:
         """Whether an event that came is live still, as far as time has come."""
@@ -89,3 +194,7 @@ class Outlook:
 
 def _valid(event: Event, now: Micros) -> bool:
     return event.expires is None or now < event.expires
+
+
+def _first(start: Micros | None, end: Micros) -> Micros:
+    return end if start is None else start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -12,7 +13,7 @@ from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.detector import Detector
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.cpsl.lineage import Happening, Lineage
-from nearcast.errors import ValidationError
+from nearcast.errors import StoreError, ValidationError
 from nearcast.model.events import Event
 from nearcast.model.geometry import Location, Space, check_space
 
@@ -20,6 +21,13 @@ __all__ = ["Patterns"]
 
 #: When, order of arrival, and what came: an event, or a composite that counts from then on.
 Coming: TypeAlias = tuple[Micros, int, Event | Composite]
+
+
+_VERSION = 1
+_KEPT = (
+    "_hold", "_held", "_coming", "_received", "_closed", "_newest", "_fed", "_begun", "_numbers",
+    "late",
+)  # fmt: skip
 
 
 class Patterns:
@@ -49,6 +57,7 @@ class Patterns:
         self._closed: Micros = NEVER
         self._newest: Micros = NEVER
         self._fed: Micros = NEVER
+        self._begun = False
         self._numbers: dict[str, int] = {}
         self.late = 0
 
@@ -77,7 +86,13 @@ class Patterns:
             self._keep(now, composite)
 
     def begin(self, now: Micros) -> None:
-        """Time begins: the composites that are there count from here, and see what is late, too."""
+        """Time begins: the composites that are there count from here, and see what is late, too.
+
+        It begins once.
+        """
+        if self._begun:
+            return
+        self._begun = True
         for composite in self._coming.values():
             self._detector.add(composite, now)
         self._coming.clear()
@@ -163,7 +178,51 @@ class Patterns:
         self._closed = to
         return self._detector.advance(to)
 
+    # -- going on ------------------------------------------------------------------
+
+    def __contains__(self, id: object) -> bool:
+        """Whether a composite has this id."""
+        return id in self._coming or id in self._detector
+
+    @property
+    def hold(self) -> Micros:
+        """How long events wait here."""
+        return self._hold
+
+    @property
+    def pending(self) -> int:
+        """How much waits, here and in the detector: what `dump` has to write."""
+        return len(self._held) + self._detector.pending()
+
+    def dump(self) -> bytes:
+        """What `load` needs to go on. O(pending)."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return pickle.dumps((_VERSION, self._detector.save(), kept), protocol=5)
+
+    def load(self, dumped: bytes) -> None:
+        """Go on where another one was when it was dumped, with what it waited for."""
+        try:
+            version, detector, kept = pickle.loads(dumped)
+        except Exception as error:  # whatever a pickle of something else may raise
+            raise StoreError(f"what patterns waited for cannot be read ({error!r})") from error
+        if version != _VERSION:
+            raise StoreError(
+                f"what patterns waited for was saved in version {version}, and this release "
+                f"reads version {_VERSION}: open it with the release that wrote it"
+            )
+        self._detector = Detector.restore(detector)
+        for name, value in kept.items():
+            setattr(self, name, value)
+
+    def wait(self, hold: Micros) -> None:
+        """From now on events wait for this long."""
+        self._hold = hold
+
     # -- composite events ----------------------------------------------------------
+
+    def recall(self, event: CompositeEvent) -> None:
+        """A detection had this name when it was made."""
+        self._numbers[event.composite_id] = int(event.id.rpartition("#")[2])
 
     def named(
         self, found: CompositeEvent, taken: Callable[[str], bool], now: Micros
@@ -193,4 +252,7 @@ def _timed(event: Event, start: Micros, end: Micros) -> Event:
     """The event with its times said."""
     if event.start == start and event.end == end and type(event) is Event:
         return event
-    return Event(event.id, event.attributes, event.keywords, event.location, min(start, end), end)
+    return Event(
+        event.id, event.attributes, event.keywords, event.location, min(start, end), end,
+        source=event.source,
+    )  # fmt: skip

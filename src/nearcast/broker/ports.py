@@ -1,30 +1,43 @@
-"""The broker's doors: a store that remembers, sinks that carry notifications away."""
+"""The broker's doors: a store that remembers, sinks that carry notifications away.
+
+A call of the broker *stages* its changes, and `flush` commits what one call or many have staged,
+in one transaction. Nothing leaves the broker before that: no answer, no notification, no
+location request. Events are named by their `key` here, which source and id make together.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nearcast.broker.replies import Notification
+from nearcast.broker.subscriptions import Subscriptions
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.fences.groups import Key, Object
 from nearcast.fences.saved import KnownFence, KnownObject
+from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
+    "Acknowledged",
     "Change",
     "Closed",
     "Detecting",
     "Expired",
     "Fenced",
     "Gone",
+    "Input",
+    "Kept",
     "Moved",
+    "Page",
     "Published",
     "Reached",
+    "SavedPatterns",
     "Sink",
     "State",
     "Store",
@@ -44,7 +57,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Detecting:
-    """A composite is there, new or in place of one with its id."""
+    """A composite is there, new or in place of one with its id. An input of patterns."""
 
     composite: Composite
 
@@ -72,7 +85,10 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An event is live."""
+    """An event has come, and is live until it is `Gone` or `Expired`, be that at once.
+
+    A new row of the event log, and an input of patterns.
+    """
 
     event: Event
 
@@ -81,14 +97,14 @@ class Published:
 class Gone:
     """An event is live no more: retracted, or a composite event that expired. Its pairs go, too."""
 
-    event_id: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
     """An event is live no more, and remembered for a while. Its pairs are forgotten."""
 
-    event_id: str
+    key: str
     content: bytes
     """A digest of what it said (`nearcast.broker.past`)."""
     until: Micros
@@ -96,9 +112,25 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A pair was told: it never is again."""
+    """A notification: a new row of its subscriber's outbox, under the number it has there."""
 
     notification: Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Pairs that were told though that does not follow from what is there: never again."""
+
+    subscription_id: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A subscriber has everything up to a number."""
+
+    subscriber: str
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +144,20 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Event time has come to a moment."""
+    """Event time has come to a moment.
+
+    `closing` says that everything which happened until then has come. An input of patterns then.
+    """
 
     now: Micros
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPatterns:
+    """What patterns wait for, after all inputs that were staged before this."""
+
+    patterns: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,44 +169,91 @@ class Closed:
 
 Change: TypeAlias = (
     Subscribed | Detecting | Fenced | Traced | Unsubscribed | Published | Gone | Expired | Told
-    | Moved | Reached | Closed
+    | Kept | Acknowledged | Moved | Reached | Closed | SavedPatterns
 )  # fmt: skip
+
+
+class Input(NamedTuple):
+    """Something that patterns were given, and the time it was then."""
+
+    at: Micros | None
+    what: Published | Detecting | Unsubscribed | Reached
 
 
 @dataclass(slots=True)
 class State:
     """What a store remembers: enough to go on without a gap and without a repeat.
 
-    Dictionaries keep the order in which things came. What patterns wait for is not here.
+    Dictionaries keep the order in which things came.
     """
 
     now: Micros | None = None
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    matcher: Matcher | None = None
+    """Something that holds just these, but for those that follow somebody: a cache."""
     composites: dict[str, Composite] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
+    """Live events by key."""
     fences: dict[str, KnownFence] = field(default_factory=dict)
     objects: dict[tuple[Key, Object], KnownObject] = field(default_factory=dict)
     """What fences know of whom."""
     closed: Micros | None = None
     places: dict[str, Moved] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
-    """Event id → ids of the subscriptions that were told of it."""
-    expired: dict[str, tuple[bytes, Micros]] = field(default_factory=dict)
-    """Event id → a digest of what it said, and until when it is remembered."""
+    """Key of a live event → ids of the subscriptions of which `Kept` spoke."""
+    expired: OrderedDict[str, tuple[bytes, Micros]] = field(default_factory=OrderedDict)
+    """Key → a digest of what it said, and until when it is remembered."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Subscriber → the last number in its outbox."""
+    patterns: bytes | None = None
+    """What was `SavedPatterns` last."""
+    inputs: list[Input] = field(default_factory=list)
+    """What patterns were given since."""
+
+
+class Page(NamedTuple):
+    """Some notifications of an outbox, in the order of their numbers."""
+
+    notifications: tuple[Notification, ...]
+    next: int
+    """The number after which to go on: that of the last one, or what was asked after."""
+    lost: int = 0
+    """How many numbers before the first are beyond retention: a gap, told and not hidden."""
 
 
 class Store(Protocol):
-    """Remembers what the broker did."""
+    """Remembers what the broker did. One thread at a time."""
 
     def load(self) -> State:
-        """Everything remembered; the broker reads it once, when it starts."""
+        """Everything that was committed; the broker reads it once, when it starts."""
 
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Remember the changes of one call, in their order, all or none of them.
+    def stage(self, changes: Sequence[Change]) -> None:
+        """Take the changes of one call, in their order. Nothing of them is durable yet."""
 
-        Called before the call answers and before sinks hear of it. If it raises, the
-        caller gets the error, and the broker must be made anew from the store.
+    def flush(self) -> None:
+        """Commit what is staged, all or none of it, and return when it is on disk.
+
+        If it raises, nobody knows what is on disk: the broker stops, and is made anew from the
+        store. A commit is never tried twice.
         """
+
+    def keep(self, matcher: Matcher) -> None:
+        """The broker is about to close, and its subscriptions are in here: a cache for `load`.
+
+        Never raises, and need not do anything.
+        """
+
+    def close(self) -> None:
+        """Let go of what it holds; what is staged and not flushed is dropped."""
+
+    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
+        """Committed notifications of a subscriber with greater numbers, at most `limit`."""
+
+    def cursor(self, subscriber: str) -> int:
+        """The number up to which a subscriber has acknowledged; 0 at first."""
+
+    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+        """Events with offsets greater than `after`, in the order they came, at most `limit`."""
 
 
 class Sink(Protocol):

@@ -23,8 +23,9 @@ class Notification(NamedTuple):
     `subscription_id` may be a composite's id; then `event` is the composite event. `at` is
     the broker's time when it told, in microseconds. It may be a fence's id, too: then
     `transition` and `object` say what was seen, `at` when that was, and `event` is the object's
-    last position. (A tuple: a broker makes many, and a frozen dataclass takes three times as
-    long.)
+    last position. `seq` is its number among all that the subscriber was ever told, from 1 and
+    without holes; None where nobody is named or nothing is stored. (A tuple: a broker makes
+    many, and a frozen dataclass takes three times as long.)
     """
 
     subscription_id: str
@@ -33,6 +34,7 @@ class Notification(NamedTuple):
     at: Micros
     transition: Transition | None = None
     object: Value | None = None
+    seq: int | None = None
 
 
 class Reply(Sequence[Notification]):

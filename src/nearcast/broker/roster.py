@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from operator import attrgetter
 
+from nearcast.broker.subscriptions import Subscriptions
 from nearcast.clock import Micros
 from nearcast.errors import BatchError
 from nearcast.matcher import Matcher
@@ -26,9 +28,24 @@ class Roster:
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        self._known: dict[str, Subscription] = {}
+        self._known = Subscriptions()
         self._seated: list[Subscription | None] = []
         """By slot, as far as anybody has asked."""
+
+    @property
+    def matcher(self) -> Matcher:
+        """What finds them."""
+        return self._matcher
+
+    def adopt(self, kept: Subscriptions, matcher: Matcher | None) -> None:
+        """Begin with what a store has kept; it is in this matcher, if there is one that fits."""
+        self._known = kept
+        if matcher is not None and _alike(matcher, self._matcher):
+            self._matcher = matcher
+            return
+        for some in kept.tables():
+            self._matcher.add_subscriptions(some)
+        self._matcher.add_subscriptions([each for each in kept.opened() if not follows(each)])
 
     def __len__(self) -> int:
         return len(self._known)
@@ -44,7 +61,8 @@ class Roster:
 
     def get(self, id: str) -> Subscription | None:
         """The subscription under an id."""
-        return self._known.get(id)
+        found: Subscription | None = self._known.get(id)
+        return found
 
     def check(self, subscription: Subscription) -> None:
         """Raise what `put` would raise; changes nothing."""
@@ -96,10 +114,26 @@ class Roster:
     def wanting_each(
         self, events: Sequence[Event], moments: Sequence[Micros]
     ) -> Iterator[list[Subscription]]:
-        """`wanting` for each of many, found together. Nothing may change before the last."""
-        return map(self._in_slots, self._matcher.match_each(events, moments))
+        """`wanting` for each of many, found together."""
+        found, counts = self.wanting_all(events, moments)
+        stops = [*accumulate(counts)]
+        return (found[a:b] for a, b in zip([0, *stops], stops, strict=False))
 
-    def _in_slots(self, slots: Iterable[int]) -> list[Subscription]:
+    def wanting_all(
+        self, events: Sequence[Event], moments: Sequence[Micros]
+    ) -> tuple[list[Subscription], list[int]]:
+        """Those who want each of many, one behind the other, and how many want each."""
+        counts, slots = self._matcher.match_each(events, moments)
+        return self._seats(slots), counts
+
+    def _in_slots(self, slots: list[int]) -> list[Subscription]:
+        found = self._seats(slots)
+        if len(found) > 1:
+            found.sort(key=_id)
+        return found
+
+    def _seats(self, slots: list[int]) -> list[Subscription]:
+        """Who is in each slot."""
         try:
             found: list[Subscription | None] = [*map(self._seated.__getitem__, slots)]
         except IndexError:
@@ -108,8 +142,6 @@ class Roster:
             found = [*map(self._seated.__getitem__, slots)]
         if not all(found):  # `None in found` would compare each, which takes longer than the rest
             found = [*map(self._seat, slots)]
-        if len(found) > 1:
-            found.sort(key=_id)
         return found  # type: ignore[return-value]
 
     def _seat(self, slot: int) -> Subscription:
@@ -126,6 +158,12 @@ class Roster:
             if seated is not None:
                 assert self._known.get(seated.id) is seated
                 assert self._matcher.slot_of(seated.id) == slot
+
+
+def _alike(one: Matcher, other: Matcher) -> bool:
+    """Whether two matchers are made in the same way."""
+    made = [(each.entry.name, each.space, each.parts()["options"]) for each in (one, other)]
+    return made[0] == made[1]
 
 
 def follows(subscription: Subscription) -> bool:

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Self, TypeAlias
 
 from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
-from nearcast.broker.draft import Draft
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
-from nearcast.broker.memory import NoStore
-from nearcast.broker.outlook import Arrival, Outlook
-from nearcast.broker.past import REMEMBERED_FOR, Past, content_of
+from nearcast.broker.outlet import Outlet
+from nearcast.broker.outlook import Arrival, Arrivals, Outlook
+from nearcast.broker.past import REMEMBERED_FOR, Past, contents_of
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
+    Acknowledged,
     Change,
     Closed,
     Detecting,
     Expired,
     Fenced,
     Gone,
+    Kept,
     Moved,
+    Page,
     Published,
     Reached,
+    SavedPatterns,
     Sink,
     State,
     Store,
@@ -34,6 +39,7 @@ from nearcast.broker.ports import (
     Traced,
     Unsubscribed,
 )
+from nearcast.broker.replay import replay
 from nearcast.broker.replies import Reply
 from nearcast.broker.roster import Roster, follows
 from nearcast.broker.timeline import Clock, Timeline, span
@@ -48,7 +54,7 @@ from nearcast.errors import (
     ValidationError,
 )
 from nearcast.fences import Crossing, Position
-from nearcast.fences.saved import Saved
+from nearcast.fences.saved import Saved as KnownFences
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
@@ -61,6 +67,11 @@ from nearcast.model.subscriptions import Subscription
 __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
+_FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
+_expires = attrgetter("expires")
+
+#: What fences tell of several events: before the n-th under 2 n, with it under 2 n + 1.
+Told: TypeAlias = dict[int, list[Crossing]]
 
 
 class Service:
@@ -98,13 +109,15 @@ class Service:
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
-        self._past = Past({})
+        self._past = Past(OrderedDict())
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
-        self._store: Store = NoStore() if store is None else store
-        self._sinks = tuple(sinks)
-        self._remembers = store is not None
-        self._draft = Draft(self._remembers)
+        self._since_saved = 0
+        """How much patterns were given since the store has known what they wait for."""
+        self._most_inputs = _FEW_INPUTS
+        """When it is told again: saving costs what is pending, and so is paid by as many inputs."""
+        self._outlet = Outlet(store, sinks)
+        self._draft = self._outlet.draft()
         self._restore()
 
     @property
@@ -247,6 +260,7 @@ class Service:
         else:
             told = self._live.matching(old, self.now)
             self._delivery.keep(old.id, [number for number, _ in told])
+            self._note(Kept, old.id, tuple(event.key for _, event in told))
 
     def _register(self, subscription: Subscription) -> None:
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
@@ -298,6 +312,8 @@ class Service:
         if old == composite:
             return self._answer()
         self._patterns.check(composite)
+        if not self._composites:
+            self._save_patterns()
         if old is not None:
             self._patterns.remove(composite.id)
         self._patterns.add(composite, self.now)
@@ -317,6 +333,8 @@ class Service:
             self._patterns.forget(id)
             del self._composites[id]
             self._note(Unsubscribed, id)
+            if not self._composites:
+                self._save_patterns()
         elif id in self._subscriptions:
             self._drop_subscription(id)
         elif id in self._fences:
@@ -364,46 +382,93 @@ class Service:
         A bad one is a BatchError that names its row. The clock, if there is one, is read once.
         """
         given = _listed("events", events, Event)
-        outlook, coming = self._outlook(), []
-        for row, event in enumerate(given):
-            with _of_row(row):
-                arrival = outlook.arrival(event)
-            if arrival is not None:
-                coming.append(arrival)
+        outlook = self._outlook()
+        coming = outlook.arrivals(given)
         if given and self._timeline.clock is not None:
             assert outlook.present is not None
             self._move_to(outlook.present)
-        self._awaited = {arrival.event.id for arrival in coming} if self._composites else set()
-        for first in range(0, len(coming), _TOGETHER):
-            some = coming[first : first + _TOGETHER]
-            wanted = self._subscriptions.wanting_each(
-                [arrival.event for arrival in some], [arrival.now for arrival in some]
-            )
+        self._awaited = {event.key for event in coming.events} if self._composites else set()
+        for first in range(0, len(coming.events), _TOGETHER):
+            some = coming.part(first, first + _TOGETHER)
             told = self._together(some)
-            for number, arrival in enumerate(some):
-                if told is not None:
-                    self._report(told.get(2 * number, ()))
-                self._move_to(arrival.now)
-                self._happen(
-                    arrival, next(wanted), None if told is None else told.get(2 * number + 1, ())
-                )
-            if told is not None:
-                self._report(told.get(2 * len(some), ()))
+            if self._indifferent(some, told):
+                self._admit(some, told)
+            else:
+                self._happen_each(some, told)
         self._awaited = set()
         return self._answer()
 
+    def _indifferent(self, some: Arrivals, told: Told | None) -> bool:
+        """Whether it makes no difference to anybody if time goes on in one step."""
+        alone = self._patterns.idle and (told is not None or self._fences.idle)
+        return some.strange and alone and not self._following
+
+    def _admit(self, some: Arrivals, told: Told | None) -> None:
+        """Several events come, and time to the last of them: what `_happen_each` does, by columns.
+
+        Those that are over by then were never live as far as anybody can see.
+        """
+        events, nows, until = some.events, some.nows, some.nows[-1]
+        wanted, counts = self._subscriptions.wanting_all(events, nows)
+        if self._draft.remembers:
+            self._draft.changes += map(Published, events)
+        if told is None:
+            of = chain.from_iterable(map(repeat, events, counts))
+            at = chain.from_iterable(map(repeat, nows, counts))
+            self._draft.tell_pairs(wanted, of, at)
+        else:
+            self._tell_between(some, wanted, counts, told)
+        expires = [*map(_expires, events)]
+        over = [e for e, at in zip(events, expires, strict=True) if at is not None and at <= until]
+        live: Sequence[Event] = events
+        if over:
+            live = [e for e, at in zip(events, expires, strict=True) if at is None or at > until]
+        self._live.add_all(live)
+        ending = live if None not in expires else [e for e in live if e.expires is not None]
+        self._timeline.ends_all([*map(_expires, ending)], "event", [e.key for e in ending])
+        self._move_to(until, over=over)
+
+    def _tell_between(
+        self, some: Arrivals, wanted: Sequence[Subscription], counts: Sequence[int], told: Told
+    ) -> None:
+        """Tell of several events, and in between what fences say."""
+        first = 0
+        for step, (event, now, count) in enumerate(
+            zip(some.events, some.nows, counts, strict=True)
+        ):
+            self._report(told.get(2 * step, ()))
+            if count:
+                self._draft.tell_all(wanted[first : first + count], event, now)
+            first += count
+            self._report(told.get(2 * step + 1, ()))
+        self._report(told.get(2 * len(counts), ()))
+
+    def _happen_each(self, some: Arrivals, told: Told | None) -> None:
+        """Several events come, one after the other, for they were matched together only."""
+        wanted = self._subscriptions.wanting_each(some.events, some.nows)
+        each = zip(*some[:4], strict=True)
+        for step, arrival in enumerate(map(Arrival._make, each)):
+            if told is not None:
+                self._report(told.get(2 * step, ()))
+            self._move_to(arrival.now)
+            of = None if told is None else told.get(2 * step + 1, ())
+            self._happen(arrival, next(wanted), of)
+        if told is not None:
+            self._report(told.get(2 * len(some.events), ()))
+
     def _outlook(self) -> Outlook:
+        self._outlet.check()
         return Outlook(self._timeline, self._live, self._past, self.space)
 
-    def _together(self, some: Sequence[Arrival]) -> dict[int, list[Crossing]] | None:
+    def _together(self, some: Arrivals) -> Told | None:
         """What fences tell of several events, by steps; None: let each come by itself.
 
         That is so where patterns may make positions, too, or a fence ends meanwhile.
         """
-        if not self._fences or self._composites or not self._fences.can_take_many(some[-1].now):
+        if not self._fences or self._composites or not self._fences.can_take_many(some.nows[-1]):
             return None
-        told: dict[int, list[Crossing]] = {}
-        positions = [Position(arrival.event, arrival.end, arrival.now) for arrival in some]
+        told: Told = {}
+        positions = [*map(Position, some.events, some.ends, some.nows)]
         for crossing in self._fences.take_many(positions):
             told.setdefault(crossing.step, []).append(crossing)
         return told
@@ -414,48 +479,69 @@ class Service:
     ) -> None:  # fmt: skip
         """An event comes, now that time has come to it; `told`: what fences say of it."""
         event, start, end, now = arrival
+        self._note(Published, event)
         self._enter(event, wanted)
         self._report(self._fences.take(event, end, now) if told is None else told)
+        self._since_saved += 1
         if self._composites:
             self._compose(self._patterns.take(event, start, end), end)
 
     def _enter(self, event: Event, wanted: Sequence[Subscription]) -> None:
         """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
-            self._remember(event, self._moment)
+            self._remember([event], self._moment)
             return
         self._live.add(event)
-        self._timeline.ends(event.expires, "event", event.id)
-        self._note(Published, event)
+        self._timeline.ends(event.expires, "event", event.key)
         if wanted:
             self._draft.tell_all(wanted, event, self._moment)
         if self._following:
             self._heed(self._tracker.published(event, self._moment))
 
-    def retract(self, event_id: str) -> Reply:
+    def retract(self, event_id: str, source: str | None = None) -> Reply:
         """Take a live event back; raises UnknownIdError.
 
-        What was told stays told, and patterns have seen what they have seen.
+        Without a source it is the one live event that has the id. What was told stays told, and
+        patterns have seen what they have seen.
         """
         check_id(event_id, "event_id")
+        if source is not None:
+            check_id(source, "source")
         self._begin()
-        if event_id not in self._live:
-            raise UnknownIdError("event", event_id, "it may have expired; check the id")
-        self._fences.gone(self._live.numbered(event_id)[1], retracted=True)
-        self._live.retract(event_id)
-        self._timeline.forget("event", event_id)
-        self._tracker.expired(event_id, self._moment)
-        self._note(Gone, event_id)
+        key = self._key_of(event_id, source)
+        self._fences.gone(self._live.numbered(key)[1], retracted=True)
+        self._live.retract(key)
+        self._timeline.forget("event", key)
+        self._tracker.expired(key, self._moment)
+        self._note(Gone, key)
         return self._answer()
 
-    def _remember(self, event: Event, since: Micros) -> None:
-        """An event is over; it may be repeated. A composite event is published by nobody."""
-        if isinstance(event, CompositeEvent):
-            self._note(Gone, event.id)
+    def _key_of(self, id: str, source: str | None) -> str:
+        """The key of a live event; an id alone means the one that has it."""
+        keys = self._live.under(id)
+        if source is not None:
+            wanted = Event(id, source=source).key
+            keys = [key for key in keys if key == wanted]
+        if not keys:
+            raise UnknownIdError("event", id, "it may have expired; check the id")
+        if len(keys) > 1:
+            raise ValidationError("event_id", id, f"{len(keys)} events have it: name the source")
+        return keys[0]
+
+    def _remember(self, events: Sequence[Event], since: Micros = NEVER) -> None:
+        """Events are over, and may be repeated. Composite events are published by nobody."""
+        if not self._patterns.idle or any(isinstance(event, CompositeEvent) for event in events):
+            for event in events:
+                if isinstance(event, CompositeEvent):
+                    self._note(Gone, event.key)
+            events = [event for event in events if not isinstance(event, CompositeEvent)]
+        untils = [max(since, event.expires or NEVER) + REMEMBERED_FOR for event in events]
+        if not self._draft.remembers:
+            self._past.keep_all(zip(events, untils, strict=True))
             return
-        content, until = content_of(event), since + REMEMBERED_FOR
-        self._past.keep(event.id, content, until)
-        self._note(Expired, event.id, content, until)
+        for event, content, until in zip(events, contents_of(events), untils, strict=True):
+            self._past.keep(event.key, content, until)
+            self._note(Expired, event.key, content, until)
 
     # -- movers ------------------------------------------------------------------
 
@@ -505,6 +591,7 @@ class Service:
                 number, event = self._live.numbered(message.event_id)
                 if self._delivery.first(id, number):
                     self._tell(self._subscriptions[id], event)
+                    self._note(Kept, id, (event.key,))
                 self._tracker.delivered(id, message.event_id)
 
     # -- time --------------------------------------------------------------------
@@ -516,21 +603,30 @@ class Service:
         nothing. With a clock, time is the clock's, and `to` is left out. Location requests
         that wait for too long are repeated.
         """
-        self._move_to(self._timeline.target(to), closing=True)
+        self._outlet.check()
+        target = self._timeline.target(to)
+        if self._composites:
+            self._note(Reached, target, True)
+            self._since_saved += 1
+        self._move_to(target, closing=True)
         self._heed(self._tracker.due(self._moment))
         return self._answer()
 
     def _begin(self) -> None:
         """Come to the clock's time, where there is a clock."""
+        self._outlet.check()
         present = self._timeline.present()
         if present is not None:
             self._move_to(present)
 
-    def _move_to(self, now: Micros, *, closing: bool = False) -> None:
-        """Time goes on, in order: at each moment what has expired goes, then patterns speak."""
+    def _move_to(self, now: Micros, *, closing: bool = False, over: Sequence[Event] = ()) -> None:
+        """Time goes on, in order: at each moment what has expired goes, then patterns speak.
+
+        `over` came and expired in between.
+        """
         if not self._patterns.idle or not self._fences.idle:
             self._decide(now, closing)
-        self._expire(now)
+        self._expire(now, over)
         hold = self._timeline.hold
         self._fences.reach(now - hold, closing=closing)
         if closing:
@@ -553,22 +649,29 @@ class Service:
             else:
                 break
 
-    def _expire(self, now: Micros) -> None:
+    def _expire(self, now: Micros, others: Sequence[Event] = ()) -> None:
+        """What has expired by now goes, in order; `others`, which came last, among it."""
         timeline = self._timeline
         if timeline.now is not None and now <= timeline.now:
+            assert not others
             return
+        over: list[Event] = []
         for kind, id in timeline.ended(now):
             if kind == "event":
                 event = self._live.expire(id)
-                assert event.expires is not None
                 if self._following:
                     self._tracker.expired(id, self._moment)
                 self._fences.gone(event, retracted=False)
-                self._remember(event, event.expires)
+                over.append(event)
             elif kind == "fence":
                 self._drop_fence(id)
             else:
                 self._drop_subscription(id)
+        if others:
+            over += others
+            over.sort(key=_expires)
+        if over:
+            self._remember(over)
         timeline.now = now
         self._past.forget(now)
         self._note(Reached, now)
@@ -589,6 +692,7 @@ class Service:
         while waiting:
             detected = waiting.popleft()
             event = self._patterns.named(detected, self._is_taken, self._moment)
+            self._note(Published, event)
             self._tell(self._composites[event.composite_id], event)
             self._enter(event, self._subscriptions.wanting(event, self._moment))
             end = moment if event.end is None else event.end
@@ -613,68 +717,128 @@ class Service:
         """Let the store remember, then the sinks deliver."""
         if self._timeline.hold and self.now is not None and self._fences:
             self._move_to(self.now)  # what came late may be due at once
-        if self._remembers:
+        if self._outlet.remembers:
             for fence in self._fences.begun():
                 self._note(Fenced, fence)
             for each in self._fences.changes():
                 self._note(Traced, each)
-        draft, self._draft = self._draft, Draft(self._remembers)
-        if draft.changes:
-            self._store.commit(draft.changes)
-        for sink in self._sinks:
-            for notification in draft.notifications:
-                sink.deliver(notification)
-        return draft.reply()
+        if self._composites and self._since_saved > self._most_inputs:
+            self._save_patterns()
+        draft, self._draft = self._draft, self._outlet.draft()
+        return self._outlet.send(draft)
+
+    def together(self, calls: Iterable[Callable[[], Reply]]) -> list[Reply | NearcastError]:
+        """Make calls of this broker, and commit what they change in one transaction.
+
+        Answers, notifications and requests leave when that is done: one sync of the disk for
+        all. A call that is refused has its error for an answer; the others are made all the same.
+        """
+        return self._outlet.together(calls)
+
+    # -- outboxes ------------------------------------------------------------------
+
+    def notifications(self, subscriber: str, after: int | None = None, limit: int = 1000) -> Page:
+        """What a subscriber was told, from the store: after a number, or what it has not yet.
+
+        Without `after`, after what it has acknowledged.
+        """
+        check_id(subscriber, "subscriber")
+        store = self._outlet.store
+        _check_count("limit", limit, 1)
+        if after is None:
+            after = store.cursor(subscriber)
+        _check_count("after", after, 0)
+        return store.outbox(subscriber, after, limit)
+
+    def ack(self, subscriber: str, upto: int) -> Reply:
+        """A subscriber has everything up to a number: the store need not keep it any longer."""
+        check_id(subscriber, "subscriber")
+        _check_count("upto", upto, 0)
+        self._outlet.check()
+        last = self._outlet.last(subscriber)
+        if upto > last:
+            raise ValidationError("upto", upto, f"{subscriber!r} was told of {last} so far")
+        if upto > self._outlet.store.cursor(subscriber):
+            self._note(Acknowledged, subscriber, upto)
+        return self._answer()
+
+    def log(self, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, Event]]:
+        """Events in the order they came, each behind its offset in the store's log."""
+        _check_count("after", after, 0)
+        _check_count("limit", limit, 1)
+        return self._outlet.store.log(after, limit)
+
+    # -- the end -------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it: the store is let go of, and every later call is refused. Twice is harmless."""
+        self._outlet.end(self._subscriptions.matcher)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # -- going on ------------------------------------------------------------------
 
     def _restore(self) -> None:
         """Begin where a store left off. Whoever moves is asked for a report."""
-        state = self._store.load()
+        state = self._outlet.load()
         self._timeline.now = state.now
-        for event in state.events.values():
+        for key, event in state.events.items():
             self._live.add(event)
-            self._timeline.ends(event.expires, "event", event.id)
+            self._timeline.ends(event.expires, "event", key)
         self._past = Past(state.expired)
-        self._subscriptions.put_all([*state.subscriptions.values()])
-        for subscription in state.subscriptions.values():
-            self._timeline.ends(subscription.expires, "subscription", subscription.id)
+        self._subscriptions.adopt(state.subscriptions, state.matcher)
+        following = []
+        for id, expires, moves in state.subscriptions.outlines():
+            self._timeline.ends(expires, "subscription", id)
+            if moves:
+                following.append(id)
         self._recall(state)
-        for composite in state.composites.values():
-            self._patterns.add(composite, self.now)
-            self._composites[composite.id] = composite
+        self._composites = state.composites
+        if state.patterns is not None:
+            self._patterns.load(state.patterns)
+        replay(self._patterns, state.inputs, self.now)
+        self._patterns.wait(self._timeline.hold)
+        self._since_saved = len(state.inputs)
         for moved in sorted(state.places.values(), key=lambda each: each.at):
             self._tracker.moved(moved.subscriber, moved.place, moved.at)
-        for subscription in state.subscriptions.values():
-            if isinstance(subscription.region, Around):
-                self._join(subscription)
+        for id in following:
+            self._join(self._subscriptions[id])
         self._restore_fences(state)
 
     def _restore_fences(self, state: State) -> None:
         before = NEVER if state.now is None else state.now - self._timeline.hold
         closed = NEVER if state.closed is None else state.closed
-        saved = Saved(tuple(state.fences.values()), tuple(state.objects.values()), before, closed)
+        saved = KnownFences(
+            tuple(state.fences.values()), tuple(state.objects.values()), before, closed
+        )
         places = sorted(state.places.values(), key=lambda each: each.at)
         self._fences.load(saved, {moved.subscriber: moved.place for moved in places})
         for fence in self._fences:
             if fence.expires is not None:
                 self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)
-        if self._remembers:
+        if self._outlet.remembers:
             self._fences.remember()
 
     def _recall(self, state: State) -> None:
         """Which pairs were told that do not follow from what is there now."""
         told: dict[str, list[int]] = {}
-        events = [event for event in self._live if state.told.get(event.id)]
-        wanted = self._subscriptions.wanting_each(events, [self._moment] * len(events))
-        for event, found in zip(events, wanted, strict=True):
-            number, _ = self._live.numbered(event.id)
-            implied = {each.id for each in found}
-            for id in state.told[event.id] - implied:
-                if id in self._subscriptions:
-                    told.setdefault(id, []).append(number)
+        for key, ids in state.told.items():
+            number, _ = self._live.numbered(key)
+            for id in ids:
+                told.setdefault(id, []).append(number)
         for id, numbers in told.items():
             self._delivery.keep(id, numbers)
+
+    def _save_patterns(self) -> None:
+        """Let the store know what patterns wait for, so that it need not give it all again."""
+        self._since_saved = 0
+        if self._draft.remembers:
+            self._note(SavedPatterns, self._patterns.dump())
+            self._most_inputs = _FEW_INPUTS + 4 * self._patterns.pending
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the parts contradict each other. Slow; for tests."""
@@ -683,6 +847,11 @@ class Service:
         self._delivery.check_invariants()
         assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
+
+
+def _check_count(field: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValidationError(field, value, f"give a whole number of at least {least}")
 
 
 def _valid(expires: Micros | None, now: Micros) -> bool:

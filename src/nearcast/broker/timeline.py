@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import repeat
+from operator import gt
 from typing import Literal, TypeAlias
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
@@ -16,6 +19,7 @@ __all__ = ["Clock", "Timeline", "span"]
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
 Kind: TypeAlias = Literal["subscription", "event", "fence"]
+Entry: TypeAlias = tuple[Micros, int, Kind, str]
 _FEW = 64  # entries of what is gone that are not worth the clearing
 
 
@@ -32,8 +36,10 @@ class Timeline:
         self.max_ahead = span(max_ahead, "max_ahead")
         self.longest = None if longest is None else span(longest, "longest")
         self.now: Micros | None = None
-        self._ends: list[tuple[Micros, int, Kind, str]] = []
-        """A heap; an entry that `_due` does not confirm is of something gone or renewed."""
+        self._queue: deque[Entry] = deque()
+        """In order: what ends after all that came before it, as most events do."""
+        self._ends: list[Entry] = []
+        """A heap of the others. What `_due` does not confirm is of something gone or renewed."""
         self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}, "fence": {}}
         """The number of the entry that counts."""
         self._count = 0
@@ -98,38 +104,66 @@ class Timeline:
     # -- what ends ---------------------------------------------------------------
 
     def ends(self, at: Micros | None, kind: Kind, id: str) -> None:
-        """Something expires at a moment, whatever was said before; None is never. O(log n)."""
+        """Something expires at a moment, whatever was said before; None is never.
+
+        O(log n), and O(1) for what ends after the others.
+        """
         due = self._due[kind]
         if id in due:
             self.forget(kind, id)
         if at is not None:
             self._count += 1
             due[id] = self._count
-            heappush(self._ends, (at, self._count, kind, id))
+            queue = self._queue
+            while queue and at < queue[-1][0]:  # of those that last long each waits here once
+                heappush(self._ends, queue.pop())
+            queue.append((at, self._count, kind, id))
+
+    def ends_all(self, ats: Sequence[Micros], kind: Kind, ids: Sequence[str]) -> None:
+        """`ends` for each of many that are new."""
+        queue, last = self._queue, self._queue[-1][0] if self._queue else NEVER
+        if ats and (ats[0] < last or any(map(gt, ats, ats[1:]))):
+            for at, id in zip(ats, ids, strict=True):
+                self.ends(at, kind, id)
+            return
+        numbers = range(self._count + 1, self._count + 1 + len(ats))
+        self._due[kind].update(zip(ids, numbers, strict=True))
+        queue.extend(zip(ats, numbers, repeat(kind), ids))
+        self._count += len(ats)
 
     def forget(self, kind: Kind, id: str) -> None:
         """Something is gone before its time. O(1), now and then O(what is left)."""
         known = self._due[kind].pop(id, None)
-        if known is not None and len(self._ends) > _FEW + 2 * sum(map(len, self._due.values())):
-            self._ends = [each for each in self._ends if self._holds(each)]
+        if known is not None and len(self) > _FEW + 2 * sum(map(len, self._due.values())):
+            self._queue = deque(filter(self._holds, self._queue))
+            self._ends = [*filter(self._holds, self._ends)]
             heapify(self._ends)
 
-    def ended(self, now: Micros) -> Iterator[tuple[Kind, str]]:
+    def ended(self, now: Micros) -> list[tuple[Kind, str]]:
         """What has expired by `now`, in order."""
-        while self._ends and self._ends[0][0] <= now:
-            each = heappop(self._ends)
-            if self._holds(each):
-                _, _, kind, id = each
+        over: list[Entry] = []
+        queue, ends = self._queue, self._ends
+        while queue and queue[0][0] <= now:
+            over.append(queue.popleft())
+        if ends and ends[0][0] <= now:
+            while ends and ends[0][0] <= now:
+                over.append(heappop(ends))
+            over.sort()
+        found: list[tuple[Kind, str]] = []
+        for entry in over:
+            if self._holds(entry):
+                _, _, kind, id = entry
                 del self._due[kind][id]
-                yield kind, id
+                found.append((kind, id))
+        return found
 
-    def _holds(self, entry: tuple[Micros, int, Kind, str]) -> bool:
+    def _holds(self, entry: Entry) -> bool:
         _, number, kind, id = entry
         return self._due[kind].get(id) == number
 
     def __len__(self) -> int:
         """How many entries are kept, those of what is gone among them."""
-        return len(self._ends)
+        return len(self._queue) + len(self._ends)
 
     @property
     def moment(self) -> Micros:

@@ -1,4 +1,4 @@
-"""The command line: `nearcast demo`, `pipeline`, `bench`, `cpsl`, `doctor`."""
+"""The command line: `nearcast demo`, `pipeline`, `bench`, `cpsl`, `doctor`, `backup`."""
 
 from typing import TYPE_CHECKING, Any
 

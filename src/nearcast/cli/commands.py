@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from nearcast.cli.backup import backup
 from nearcast.cli.bench import bench
 from nearcast.cli.cpsl import cpsl
 from nearcast.cli.demo import demo
@@ -68,3 +69,4 @@ app.command()(bench)
 app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
 app.command()(pipeline)
+app.command()(backup)

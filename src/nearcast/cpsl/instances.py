@@ -272,6 +272,7 @@ class CompositeEvent(Event):
         put(self, "start", start)
         put(self, "end", end)
         put(self, "expires", expires)
+        put(self, "source", None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompositeEvent) and self.__reduce__() == other.__reduce__()
@@ -351,6 +352,10 @@ class Detection(CompositeEvent):
     @property
     def expires(self) -> None:
         """Never."""
+
+    @property
+    def source(self) -> None:
+        """None: its composite's id is in its own."""
 
 
 _put_made: Any = vars(Detection)["_made"].__set__

@@ -27,6 +27,7 @@ __all__ = ["DEEPEST", "Happening", "Lineage", "claim", "lineage_of"]
 
 #: How many composites deep an event may be that is given to composites.
 DEEPEST = 16
+_FIELDS = ("id", "attributes", "keywords", "location", "start", "end", "expires", "source")
 
 
 class Origin:
@@ -70,13 +71,15 @@ class Happening(Event):
 
     def __init__(self, event: Event, lineage: Lineage) -> None:
         put = object.__setattr__  # it was looked at when it was made
-        for name in ("id", "attributes", "keywords", "location", "start", "end", "expires"):
+        for name in _FIELDS:
             put(self, name, getattr(event, name))
         put(self, "lineage", lineage)
 
     def __reduce__(self) -> tuple[object, ...]:
         times = self.start, self.end, self.expires
-        plain = Event(self.id, dict(self.attributes), self.keywords, self.location, *times)
+        plain = Event(
+            self.id, dict(self.attributes), self.keywords, self.location, *times, source=self.source
+        )
         return (Happening, (plain, self.lineage))
 
 

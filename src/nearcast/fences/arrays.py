@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearcast.fences.kernels import tables as t
+from nearcast.fences.kernels import timers
 from nearcast.index.columns import grown
 from nearcast.kernels import region_grid
 
@@ -21,7 +22,8 @@ class Arrays:
         counters[[t.FREE, t.LAST_CHANGED]] = -1
         counters[t.BEFORE] = counters[t.CLOSED] = t.NEVER
         self.tables = t.Tables(
-            fences=np.empty((0, t.FENCE_COLUMNS), np.int64),
+            fences=np.empty((0, t.FENCE_COLUMNS), np.int32),
+            terms=np.empty((0, t.TERM_COLUMNS), np.int64),
             margins=np.empty(0),
             floats=np.empty(0),
             groups=np.empty((0, t.GROUP_COLUMNS), np.int64),
@@ -80,7 +82,7 @@ class Arrays:
                 t.rehash(self.packed)
         elif lacking == t.MORE_HEAP:
             before = int(tables.counters[t.HEAP])
-            need -= before - int(t.sweep(self.packed))
+            need -= before - int(timers.sweep(self.packed))
             if 2 * need > len(tables.heap):
                 self.put(heap=_doubled(tables.heap, need))
         elif lacking == t.MORE_FOUND:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence, object_of
+from nearcast.model.filters import Filter
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
 
@@ -29,6 +30,7 @@ class Group:
 
     row: int
     key: Key
+    filter: Filter
     objects: dict[Object, int] = field(default_factory=dict)
     """The track of each object."""
     members: int = 0
@@ -68,13 +70,20 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(self._by_key.values())
 
+    @property
+    def sole(self) -> Group | None:
+        """The one group there is, if it counts everything."""
+        if len(self._by_key) != 1 or not self._plain:
+            return None
+        return next(iter(self._plain.values()))
+
     def get(self, key: Key) -> Group | None:
         """The group of a key, if there is one."""
         return self._by_key.get(key)
 
-    def add(self, key: Key) -> Group:
+    def add(self, key: Key, filter: Filter) -> Group:
         """A new group."""
-        group = Group(self._free.pop() if self._free else len(self._by_key), key)
+        group = Group(self._free.pop() if self._free else len(self._by_key), key, filter)
         if group.everything:
             self._plain[key[0]] = group
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from nearcast.kernels import geometry
 from nearcast.matcher.places import Bounds, index_boxes, pieces, shape_floats
 from nearcast.model.geometry import Box, Circle, Polygon, Space
 
-__all__ = ["FixedRegion", "boxes_of"]
+__all__ = ["FixedRegion", "boxes_of", "region_of"]
 
 FixedRegion = Circle | Box | Polygon
 _QUARTER_M = geometry.EARTH_RADIUS_M * math.pi / 2
@@ -39,3 +40,19 @@ def boxes_of(region: FixedRegion, margin_m: float, space: Space) -> list[Bounds]
     radius = (far + margin_m) * (1 + 1e-9) + 1e-6
     cap = geometry.cap_bounds((lon + 180.0) % 360.0 - 180.0, lat, radius)
     return pieces((cap[0], cap[1], cap[2], cap[3]), space)
+
+
+def region_of(kind: int, floats: Any, offset: int) -> FixedRegion:
+    """The region whose `shape_floats` these are: the same numbers, which were checked."""
+    if kind == geometry.CIRCLE:
+        return Circle(*floats[offset : offset + 3].tolist())
+    if kind == geometry.BOX:
+        return Box(*floats[offset : offset + 4].tolist())
+    rings = int(floats[offset])
+    sizes = floats[offset + 1 : offset + 1 + rings].astype(np.int64).tolist()
+    points = floats[offset + 1 + rings : offset + 1 + rings + 2 * sum(sizes)].reshape(-1, 2)
+    pairs, made, first = list(map(tuple, points.tolist())), [], 0
+    for size in sizes:
+        made.append(tuple(pairs[first : first + size]))
+        first += size
+    return Polygon.checked(made[0], tuple(made[1:]))

@@ -7,18 +7,29 @@ residual predicates are kept in a side row (`extra`), which most clauses lack.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.errors import CapacityError
+from nearcast.index.clause_runs import ClauseRuns, arrange_into
 from nearcast.index.columns import Spans, grown, items_of, scatter, take_rows
+from nearcast.kernels import arrange
 from nearcast.kernels.geometry import CIRCLE
 from nearcast.kernels.rows import counts_of, write_clause
 from nearcast.model.predicates import residual_bytes
 
-__all__ = ["NO_EXTRA", "ClauseBatch", "ClauseStore", "Clauses", "Extra", "table_of_one"]
+__all__ = [
+    "NO_EXTRA",
+    "ClauseBatch",
+    "ClauseStore",
+    "Clauses",
+    "Extra",
+    "batch_of",
+    "table_of_one",
+]
 
 I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
@@ -137,10 +148,17 @@ class ClauseBatch(NamedTuple):
         return self.size - worded
 
 
+def batch_of(runs: ClauseRuns) -> ClauseBatch:
+    """The same clauses, each by its position."""
+    rows, start, attr, low, high = arrange.arrange(*runs.given())
+    return ClauseBatch(rows, start, attr, low, high, {})
+
+
 class ClauseStore:
     """Rows of clauses that come and go. Freed rows and runs are used again.
 
-    `table` is what kernels take; fetch it anew after each change, arrays may have moved.
+    `table` is what kernels take; fetch it anew after each change, arrays may have moved. Clauses
+    that were `put_off` are taken in when somebody asks for it.
     """
 
     def __init__(self) -> None:
@@ -159,7 +177,31 @@ class ClauseStore:
         self.residuals: dict[int, tuple[Any, ...]] = {}
         """Row → residual predicates, where there are any."""
         self._residual_bytes = 0
-        self.table = _NO_CLAUSES
+        self._table = _NO_CLAUSES
+        self.later: tuple[ClauseRuns, ...] = ()
+        """What was put off; then it is all there is."""
+        self._owners: list[tuple[I4, I4]] = []
+        """Rows of those, and whose they are."""
+        self._arriving = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._arrive()
+        passing = {"later", "_owners", "_arriving"}
+        return {name: value for name, value in vars(self).items() if name not in passing}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, later=(), _owners=[], _arriving=Lock())
+
+    @property
+    def table(self) -> Clauses:
+        """All clauses."""
+        if self.later:
+            self._arrive()
+        return self._table
+
+    @table.setter
+    def table(self, table: Clauses) -> None:
+        self._table = table
 
     def __len__(self) -> int:
         return self.rows - len(self._free_rows)
@@ -178,11 +220,12 @@ class ClauseStore:
 
     def reserve(self, rows: int, predicates: int) -> None:
         """Make room for so many more."""
+        self._arrive()
         fresh = max(0, rows - len(self._free_rows))
         self._reserve(self.rows + fresh, self._predicates.used + predicates, 0, 0, 0)
 
     def _reserve(self, rows: int, predicates: int, extras: int, words: int, shapes: int) -> None:
-        t = self.table
+        t = self._table
         short = [
             (size, names)
             for have, size, names in (
@@ -202,12 +245,70 @@ class ClauseStore:
                 "split the subscriptions over several matchers",
             )  # fmt: skip
         larger = {name: grown(getattr(t, name), size) for size, names in short for name in names}
-        self.table = t._replace(**larger)
+        self._table = t._replace(**larger)
 
     def _widen(self) -> None:
         """Make room for column numbers that do not fit 16 bits."""
-        if self.columns > _MOST_NARROW and self.table.attr.dtype == np.uint16:
-            self.table = self.table._replace(attr=self.table.attr.astype(np.uint32))
+        if self.columns > _MOST_NARROW and self._table.attr.dtype == np.uint16:
+            self._table = self._table._replace(attr=self._table.attr.astype(np.uint32))
+
+    # -- putting off -----------------------------------------------------------
+
+    def put_off(self, parts: Sequence[ClauseRuns]) -> I4 | None:
+        """Add clauses that are taken in later; returns their rows.
+
+        None where not all that is here was put off as well: then `extend`.
+        """
+        with self._arriving:
+            if self.rows and not self.later:
+                return None
+            first = self.rows
+            self.columns = max(self.columns, *(part.columns for part in parts))
+            self.rows += sum(part.size for part in parts)
+            self.later += tuple(parts)
+            return np.arange(first, self.rows, dtype=np.int32)
+
+    def take_back(self, first: int) -> bool:
+        """Undo what was put off from row `first` on; whether that was still possible."""
+        with self._arriving:
+            kept, rows = 0, 0
+            while kept < len(self.later) and rows < first:
+                rows += self.later[kept].size
+                kept += 1
+            if not self.later or rows != first:
+                return False
+            self.later, self.rows = self.later[:kept], first
+            return True
+
+    def own(self, rows: I4, owners: I4) -> None:
+        """Say whose rows are that had no owner."""
+        with self._arriving:
+            if self.later:
+                self._owners.append((rows, owners))
+            else:
+                self._table.owner[rows] = owners
+
+    def _arrive(self) -> None:
+        """Take in what was put off, or wait for who does."""
+        if not self.later:
+            return
+        with self._arriving:
+            if not self.later:  # somebody else has
+                return
+            parts = [*self.later]
+            total = sum(part.predicates for part in parts)
+            self._widen()
+            self._reserve(self.rows, total, 0, 0, 0)
+            t = self._table
+            t.owner[: self.rows] = -1
+            t.extra[: self.rows] = NO_EXTRA
+            t.count[: self.rows] = np.concatenate([part.lengths for part in parts])
+            t.start[: self.rows] = arrange_into(parts, t.attr, t.low, t.high)
+            for rows, owners in self._owners:
+                t.owner[rows] = owners
+            self._predicates.used = total
+            self._owners.clear()
+            self.later = ()  # last: until then, others wait
 
     # -- adding ----------------------------------------------------------------
 
@@ -238,6 +339,7 @@ class ClauseStore:
 
     def take(self, size: int) -> tuple[int, int]:
         """A free row and the place of a run of so many predicates."""
+        self._arrive()
         start = self._predicates.take(size)
         row = self._free_rows[-1] if self._free_rows else self.rows
         if row >= self.table.start.size or self._predicates.used > self.table.attr.size:
@@ -313,6 +415,7 @@ class ClauseStore:
 
     def extend(self, batch: ClauseBatch) -> I4:
         """Add many clauses, within limits (`check_limits`); returns their rows."""
+        self._arrive()
         counts = np.diff(batch.start)
         if batch.attr.size:
             self.columns = max(self.columns, int(batch.attr.max()) + 1)
@@ -412,6 +515,8 @@ class ClauseStore:
 
     def live_rows(self) -> I4:
         """All rows in use."""
+        if self.later:
+            return np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in self._owners)])
         return np.flatnonzero(self.table.owner[: self.rows] >= 0).astype(np.int32)
 
     def column_counts(self) -> npt.NDArray[np.int64]:
@@ -473,7 +578,8 @@ class ClauseStore:
     @property
     def items(self) -> int:
         """Predicates and words, freed ones included."""
-        return self._predicates.used + self._words.used
+        later = sum(part.predicates for part in self.later)
+        return self._predicates.used + self._words.used + later
 
     def codes(self) -> tuple[npt.NDArray[Any], F8, I4]:
         """Column and low end of each predicate of all live rows, and their words. O(n)."""
@@ -485,7 +591,8 @@ class ClauseStore:
 
     def memory_bytes(self) -> int:
         """Bytes of the arrays, spare room included, and roughly of residual predicates."""
-        return sum(int(array.nbytes) for array in self.table) + self._residual_bytes
+        later = sum(part.memory_bytes() for part in self.later)
+        return sum(int(array.nbytes) for array in self._table) + self._residual_bytes + later
 
     def check_invariants(self) -> None:
         """Every live run lies in its heap, no two overlap, intervals are closed and ordered."""

@@ -8,7 +8,7 @@ wrong, go through the same objects as single ones, so errors and semantics are t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -16,13 +16,26 @@ from typing import Any, NamedTuple, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.clock import EARLIEST, FOREVER, LATEST, NEVER
+from nearcast.clock import FOREVER, NEVER
 from nearcast.errors import BatchError, NearcastError, ValidationError
-from nearcast.index.clauses import ClauseBatch, Extra
+from nearcast.index.clause_runs import ClauseRuns
+from nearcast.index.clauses import ClauseBatch, ClauseStore, Extra
 from nearcast.index.events import EventBatch
-from nearcast.kernels import arrange, strings
-from nearcast.kernels import texts as text_kernels
+from nearcast.kernels import arrange, strings, survey
 from nearcast.matcher import texts
+from nearcast.matcher.arrow_columns import (
+    any_valid,
+    bad_names,
+    bad_times,
+    coded,
+    column_of,
+    doubles,
+    list_runs,
+    numbers_of,
+    string_bytes,
+    times_of,
+    validity,
+)
 from nearcast.matcher.encode import (
     EncodedClause,
     EncodedEvent,
@@ -32,12 +45,8 @@ from nearcast.matcher.encode import (
     fixed_region,
 )
 from nearcast.matcher.event_lists import encode_list
-from nearcast.matcher.places import (
-    cap_bounds_many,
-    index_boxes,
-    shape_floats,
-    square_bounds_many,
-)
+from nearcast.matcher.looks import Look, Places, Seen, box_ends, look
+from nearcast.matcher.places import index_boxes, shape_floats
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Circle, Point, Polygon, Space
 from nearcast.model.predicates import residual_bytes
@@ -101,6 +110,32 @@ class SubscriptionDraft:
     id_data: npt.NDArray[np.uint8]
     expires: I8
     pieces: list[ClauseBatch]
+    runs: list[ClauseRuns] = field(default_factory=list)
+    """Instead of pieces, where they may wait and can: a clause a row."""
+    entered: Future[Any] | None = None
+    """What became of the ids, if somebody was to enter them meanwhile."""
+
+    @property
+    def clauses(self) -> int:
+        """Number of clauses."""
+        return sum(piece.size for piece in self.pieces) + sum(run.size for run in self.runs)
+
+    @property
+    def wordless(self) -> int:
+        """Number of clauses that ask for no word."""
+        return sum(piece.wordless for piece in self.pieces) + sum(run.size for run in self.runs)
+
+    @property
+    def positions(self) -> I4 | None:
+        """The row of each clause; None for a clause a row."""
+        if self.runs:
+            return None
+        return np.concatenate([np.empty(0, np.int32), *(piece.owner for piece in self.pieces)])
+
+    def check_limits(self) -> None:
+        """Refuse clauses with more predicates or words than can be counted."""
+        for piece in self.pieces:
+            ClauseStore.check_limits(piece)
 
     def bytes_needed(self) -> int:
         """Bytes this will take in the stores."""
@@ -124,33 +159,48 @@ def extra_bytes(extra: Extra) -> int:
 
 
 def encode_subscriptions(
-    table: Any, schema: Schema, space: Space, at: Point | None
+    table: Any,
+    schema: Schema,
+    space: Space,
+    at: Point | None,
+    *,
+    enter: Callable[[I8, npt.NDArray[np.uint8]], Any] | None = None,
+    wait: bool = False,
 ) -> SubscriptionDraft:
     """A table of subscriptions in the schema's codes; BatchError for the first bad row.
 
     Works through the table in pieces that stay in the cache, and never copies it whole. Other
-    threads arrange a piece and look at the next ones while one is read.
+    threads look at the next pieces while one is read, arrange it then, and `enter` the ids. With
+    `wait` clauses are not arranged if all are of nothing but intervals and boxes.
     """
     from nearcast.model.codec import check_subscription_columns
 
     table = check_subscription_columns(table, combine=False)
+    ids = string_bytes(column_of(table, "id"))
+    waiting: list[_Piece] = []
     arranged: list[Future[ClauseBatch]] = []
     first = 0
     pieces = list(_pieces(table))
     with ThreadPoolExecutor(2) as pool:
-        looked = deque(pool.submit(_look, piece) for piece in pieces[:_AHEAD])
+        looked = deque(pool.submit(look, piece, space) for piece in pieces[:_AHEAD])
+        entered = None if enter is None else pool.submit(enter, *ids)
         for number, piece in enumerate(pieces, _AHEAD):
             if number < len(pieces):
-                looked.append(pool.submit(_look, pieces[number]))
+                looked.append(pool.submit(look, pieces[number], space))
             try:
                 read = _read_piece(piece, looked.popleft().result(), schema, space, at)
             except BatchError as error:
                 raise BatchError(first + error.row, error.cause) from error
-            arranged.append(pool.submit(_arrange_piece, read, first))
+            waiting.append(read._replace(first=first))
+            wait = wait and read.plain
+            if not wait:
+                arranged += [pool.submit(_arrange_piece, each) for each in waiting]
+                waiting.clear()
             first += piece.num_rows
     batches = [batch.result() for batch in arranged]
-    id_offsets, id_data = string_bytes(_column(table, "id"))
-    return SubscriptionDraft(id_offsets, id_data, _times(table, "expires", FOREVER), batches)
+    runs = [_runs_of(piece) for piece in waiting]
+    ends = times_of(table, "expires", FOREVER)
+    return SubscriptionDraft(*ids, ends, batches, runs, entered)
 
 
 def _pieces(table: Any) -> Iterator[Any]:
@@ -168,7 +218,7 @@ class _Piece(NamedTuple):
     """Rows in the schema's codes, not yet in the order of selectivity.
 
     `rows` are those that `runs` and `boxes` are of, None for all; `domains` are as known
-    when the piece had been read.
+    when the piece had been read. `first` is the number of its first row.
     """
 
     runs: tuple[I8, I4, F8, F8]
@@ -178,49 +228,67 @@ class _Piece(NamedTuple):
     words: tuple[I8, I4] | None
     circles: F8 | None
     hand_made: list[tuple[int, EncodedClause]]
+    plain: bool = False
+    """Whether it can be `ClauseRuns`."""
+    first: int = 0
 
 
-def _read_piece(
-    table: Any, looked: _Looked, schema: Schema, space: Space, at: Point | None
-) -> _Piece:
-    by_hand, boxes, circles = _place_columns(table, space)
-    if "geometry" in table.column_names:
-        by_hand |= _valid(table, "geometry")
-    intervals = _intervals(looked.intervals, table.num_rows, schema)
-    if looked.texts is not None:
-        by_hand |= _valid(table, "where") & (~looked.texts.done | (np.diff(intervals.offsets) > 0))
-        intervals = intervals.with_runs(*texts.runs_of(looked.texts, schema))
+def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point | None) -> _Piece:
+    by_hand = np.zeros(table.num_rows, bool)
+    for flags in (seen.by_hand, seen.places.by_hand):
+        if flags is not None:
+            by_hand |= flags
+    intervals = _intervals(seen.intervals, table.num_rows, schema)
+    if seen.texts is not None:
+        by_hand |= validity(table, "where") & (~seen.texts.done | (np.diff(intervals.offsets) > 0))
+        intervals = intervals.with_runs(*texts.runs_of(seen.texts, schema))
     words = _words(table, schema, intern=True)
-    by_hand |= intervals.bad | _bad_names(table) | _bad_times(table, "expires")
+    by_hand |= intervals.bad
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
-    return _learnt_piece(schema, intervals, by_hand, boxes, words, circles, hand_made)
+    return _learnt_piece(schema, intervals, by_hand, seen.places, words, hand_made)
 
 
 def _learnt_piece(
     schema: Schema,
     intervals: _Intervals,
     by_hand: Flags,
-    boxes: F8,
+    places: Places,
     words: tuple[I8, I4] | None,
-    circles: F8 | None,
     hand_made: list[tuple[int, EncodedClause]],
 ) -> _Piece:
     """A piece of which those rows are not taken that were made by hand."""
     runs = (intervals.offsets, intervals.attr, intervals.low, intervals.high)
+    boxes, circles = places.boxes, places.circles
     easy = None
     if by_hand.any():
         easy = np.flatnonzero(~by_hand).astype(np.int32)
         runs = intervals.of_rows(easy)
-        boxes = boxes[easy]
+        boxes = boxes[easy] if boxes.shape[0] else boxes
     bottom, top = schema.domains()
-    arrange.learn(*runs[1:], bottom, top)
+    plain = True
+    if easy is None and intervals.ends is not None:
+        columns, lows, highs = intervals.ends
+        bottom[columns] = np.minimum(bottom[columns], lows)
+        top[columns] = np.maximum(top[columns], highs)
+    else:
+        plain = bool(survey.survey_runs(*map(arrange.frozen, runs), bottom, top))
+        if not plain:
+            arrange.learn(*runs[1:], bottom, top)
     schema.learn_all(bottom, top)
-    _learn_boxes(schema, boxes)
-    return _Piece(runs, boxes, easy, (bottom, top), words, circles, hand_made)
+    for axis in range(2):
+        schema.learn(axis, float(places.ends[0][axis]), float(places.ends[1][axis]))
+    plain = plain and easy is None and words is None and circles is None
+    return _Piece(runs, boxes, easy, (bottom, top), words, circles, hand_made, plain)
 
 
-def _arrange_piece(piece: _Piece, first: int) -> ClauseBatch:
-    """The clauses of a piece; owners are numbered from `first` on."""
+def _runs_of(piece: _Piece) -> ClauseRuns:
+    offsets, attr, low, high = map(arrange.frozen, piece.runs)
+    count = np.diff(offsets).astype(np.uint16)
+    return ClauseRuns(offsets, count, attr, low, high, arrange.frozen(piece.boxes), piece.domains)
+
+
+def _arrange_piece(piece: _Piece) -> ClauseBatch:
+    """The clauses of a piece."""
     rows, start, attr, low, high = arrange.arrange(*piece.runs, piece.boxes, *piece.domains)
     if piece.rows is not None:
         rows = piece.rows[rows]
@@ -231,7 +299,7 @@ def _arrange_piece(piece: _Piece, first: int) -> ClauseBatch:
         None if circles is None else circles[rows],
     )  # fmt: skip
     batch = _with_rows(batch, piece.hand_made)
-    return batch._replace(owner=batch.owner + np.int32(first))
+    return batch._replace(owner=batch.owner + np.int32(piece.first))
 
 
 def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> ClauseBatch:
@@ -300,7 +368,7 @@ def encode_objects(
             raise BatchError(row, error) from error
     ids = pa.array([each.id for each in subscriptions], pa.large_string())
     ends = [FOREVER if each.expires is None else each.expires for each in subscriptions]
-    batch = _arrange_piece(drawn.piece(), 0)
+    batch = _arrange_piece(drawn.piece())
     return SubscriptionDraft(*string_bytes(ids), np.array(ends, np.int64), [batch])
 
 
@@ -372,9 +440,8 @@ class _Drawn:
             codes = np.array(self.words, np.int32)
             words = arrange.sort_words(self.word_counts.cumsum(), codes)
         circles = None if np.isnan(self.circles).all() else self.circles
-        return _learnt_piece(
-            self.schema, intervals, self.by_hand, self.boxes, words, circles, self.hand_made
-        )
+        places = Places(None, self.boxes, circles, box_ends(self.boxes[~self.by_hand]))
+        return _learnt_piece(self.schema, intervals, self.by_hand, places, words, self.hand_made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +453,8 @@ class _Intervals:
     low: F8
     high: F8
     bad: Flags
+    ends: tuple[I4, F8, F8] | None = None
+    """(columns, lowest ends, highest ends) where all runs can be taken as they are."""
 
     def of_rows(self, rows: I4) -> tuple[I8, I4, F8, F8]:
         """The runs of some rows."""
@@ -409,105 +478,22 @@ class _Intervals:
         return made
 
 
-class _Looked(NamedTuple):
-    """Columns of a piece before anybody asks the schema."""
-
-    intervals: _Seen | None
-    texts: texts.Texts | None
-
-
-class _Seen(NamedTuple):
-    """The `intervals` column before anybody asks the schema; `wrong` marks its items."""
-
-    offsets: I8
-    names: npt.NDArray[np.signedinteger[Any]]
-    distinct: list[Any]
-    low: F8
-    high: F8
-    wrong: Flags
-
-
-def _look(table: Any) -> _Looked:
-    return _Looked(_seen(table), _texts(table))
-
-
-def _texts(table: Any) -> texts.Texts | None:
-    """The `where` column, if there is one."""
-    if "where" not in table.column_names:
-        return None
-    return texts.look(*string_bytes(_column(table, "where")), _valid(table, "where"))
-
-
-def _seen(table: Any) -> _Seen | None:
-    """The `intervals` column, if there is anything in it."""
-    if "intervals" not in table.column_names:
-        return None
-    column = _column(table, "intervals")
-    if column.null_count == table.num_rows:
-        return None
-    offsets, items = list_runs(column)
-    codes, distinct = _named(items.field("attribute"))
-    low, high = _doubles(items.field("low")), _doubles(items.field("high"))
-    return _Seen(offsets, codes, distinct, low, high, (codes < 0) | np.isnan(low) | np.isnan(high))
-
-
-def _intervals(seen: _Seen | None, n: int, schema: Schema) -> _Intervals:
+def _intervals(seen: Seen | None, n: int, schema: Schema) -> _Intervals:
     """The same in the schema's codes."""
     bad = np.zeros(n, bool)
     if seen is None:
         none = np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0)
         return _Intervals(*none, bad)
-    offsets, codes, distinct, low, high, wrong = seen
+    offsets, codes, distinct, low, high, ends = seen
     known = np.array([schema.column(name, "number") if name else -1 for name in distinct], np.int32)
+    if ends is not None:
+        survey.recode(codes, known)
+        return _Intervals(offsets, codes, low, high, bad, (known, *ends))
     attr = known[codes] if known.size else np.zeros(codes.size, np.int32)
-    wrong |= attr < 0
+    wrong = seen.wrong() | (attr < 0)
     if wrong.any():
         bad[np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1] = True
     return _Intervals(offsets, attr, low, high, bad)
-
-
-def _place_columns(table: Any, space: Space) -> tuple[Flags, F8, F8 | None]:
-    """(rows to make by hand, boxes with NaN for none, circles if there are any)."""
-    n = table.num_rows
-    by_hand = np.zeros(n, bool)
-    boxes = np.full((n, 4), np.nan)
-    corners = [name for name in ("xmin", "ymin", "xmax", "ymax") if name in table.column_names]
-    round_ = [name for name in ("lon", "lat", "radius_m") if name in table.column_names]
-    has_box = _any_valid(table, corners)
-    has_circle = _any_valid(table, round_)
-    by_hand |= has_box & has_circle
-    if has_box.any():
-        xmin, ymin, xmax, ymax = (_numbers(table, n) for n in ("xmin", "ymin", "xmax", "ymax"))
-        for column, numbers in enumerate((xmin, ymin, xmax, ymax)):
-            boxes[:, column] = numbers
-        fine = np.isfinite(xmin) & np.isfinite(ymin) & np.isfinite(xmax) & np.isfinite(ymax)
-        fine &= (xmin <= xmax) & (ymin <= ymax)
-        if space == "globe":
-            fine &= (xmin >= -180) & (xmax < 180) & (ymin >= -90) & (ymax <= 90)
-        by_hand |= has_box & ~fine
-    if not has_circle.any():
-        return by_hand, boxes, None
-    circles = np.full((n, 3), np.nan)
-    given = np.stack([_numbers(table, name) for name in ("lon", "lat", "radius_m")], 1)
-    fine = np.isfinite(given).all(axis=1) & (given[:, 2] >= 0)
-    if space == "globe":
-        fine &= (abs(given[:, 0]) <= 180) & (abs(given[:, 1]) <= 90)
-    safe = np.where(fine[:, None], given, 0.0)
-    bounds = cap_bounds_many(safe) if space == "globe" else square_bounds_many(safe)
-    if space == "globe":  # poles and the antimeridian are done with care, one at a time
-        fine &= (bounds[:, 0] > -180) & (bounds[:, 2] < 180)
-    by_hand |= has_circle & ~fine
-    easy = has_circle & fine & ~by_hand
-    boxes[easy] = bounds[easy]
-    circles[easy] = given[easy]
-    return by_hand, boxes, circles
-
-
-def _learn_boxes(schema: Schema, boxes: F8) -> None:
-    for axis in range(2):
-        for end in (boxes[:, axis], boxes[:, axis + 2]):
-            if end.size:  # fmin and fmax pass over NaN
-                schema.learn(axis, float(np.fmin.reduce(end)), float(np.fmax.reduce(end)))
 
 
 # --- events -------------------------------------------------------------------
@@ -602,12 +588,12 @@ def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) 
     if _needs_objects(table, space) or (intern and _has_nan(table)):
         return _encode_event_list(events_from_arrow(table), schema, space, intern)
     columns, values = _attribute_columns(table, schema, intern)
-    if _any_valid(table, ["lon"]).any():
-        x = _numbers(table, "lon")
+    if any_valid(table, ["lon"]).any():
+        x = numbers_of(table, "lon")
         if space == "globe":
             x = np.where(x == 180.0, -180.0, x)
         columns = [0, 1, *columns]
-        values = [x, _numbers(table, "lat"), *values]
+        values = [x, numbers_of(table, "lat"), *values]
     order = np.argsort(columns, kind="stable")
     start, attr, value = _runs(
         np.array(columns, np.int32)[order], [values[k] for k in order], table.num_rows
@@ -620,10 +606,10 @@ def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) 
         arrange.learn(attr, value, value, bottom, top)
         schema.learn_all(bottom, top)
     return EventDraft(
-        ids=_column(table, "id"),
+        ids=column_of(table, "id"),
         batch=EventBatch(start, attr, value, *words, len(schema.columns)),
-        ends=_times(table, "end", NEVER),
-        expires=_times(table, "expires", FOREVER),
+        ends=times_of(table, "end", NEVER),
+        expires=times_of(table, "expires", FOREVER),
         view=_TableView(table),
     )
 
@@ -631,20 +617,20 @@ def _encode_event_table(table: Any, schema: Schema, space: Space, intern: bool) 
 def _needs_objects(table: Any, space: Space) -> bool:
     """Whether some row has what only objects can carry, or looks wrong."""
     for name in ("geometry", "attributes_json"):
-        if name in table.column_names and _valid(table, name).any():
+        if name in table.column_names and validity(table, name).any():
             return True
-    if _bad_names(table).any():
+    if bad_names(table).any():
         return True
-    if any(_bad_times(table, name).any() for name in ("start", "end", "expires")):
+    if any(bad_times(table, name).any() for name in ("start", "end", "expires")):
         return True
-    start, end, expires = (_times(table, name, NEVER) for name in ("start", "end", "expires"))
+    start, end, expires = (times_of(table, name, NEVER) for name in ("start", "end", "expires"))
     if ((end < start) & (end != NEVER)).any() or ((expires < start) & (expires != NEVER)).any():
         return True
     here = [name for name in ("lon", "lat") if name in table.column_names]
-    located = _any_valid(table, here)
+    located = any_valid(table, here)
     if not located.any():
         return False
-    x, y = _numbers(table, "lon")[located], _numbers(table, "lat")[located]
+    x, y = numbers_of(table, "lon")[located], numbers_of(table, "lat")[located]
     fine = np.isfinite(x) & np.isfinite(y)
     if space == "globe":
         fine &= (abs(x) <= 180) & (abs(y) <= 90)
@@ -658,7 +644,7 @@ def _has_nan(table: Any) -> bool:
 
     if "attributes" not in table.column_names:
         return False
-    numbers = (c for c in _column(table, "attributes").flatten() if pa.types.is_floating(c.type))
+    numbers = (c for c in column_of(table, "attributes").flatten() if pa.types.is_floating(c.type))
     return any(pc.any(pc.is_nan(column)).as_py() for column in numbers)
 
 
@@ -668,7 +654,7 @@ def _attribute_columns(table: Any, schema: Schema, intern: bool) -> tuple[list[i
 
     if "attributes" not in table.column_names:
         return [], []
-    struct = _column(table, "attributes")
+    struct = column_of(table, "attributes")
     codes: list[int] = []
     values: list[F8] = []
     for child, kind in zip(struct.flatten(), struct.type, strict=True):
@@ -685,13 +671,13 @@ def _attribute_columns(table: Any, schema: Schema, intern: bool) -> tuple[list[i
             known = schema.column(kind.name, type_)  # type: ignore[arg-type]
         codes.append(known)
         values.append(
-            _string_codes(numbers, schema, intern) if type_ == "string" else _doubles(numbers)
+            _string_codes(numbers, schema, intern) if type_ == "string" else doubles(numbers)
         )
     return codes, values
 
 
 def _string_codes(array: Any, schema: Schema, intern: bool) -> F8:
-    codes, uniques = _dictionary(array)
+    codes, uniques = coded(array)
     look = schema.string if intern else lambda text: schema.strings.get(text, -1)
     known = np.array([look(text) for text in uniques], np.float64)
     if not known.size:
@@ -744,138 +730,18 @@ class _TableView(Sequence[Event]):
         return event
 
 
-# --- columns ------------------------------------------------------------------
-
-
-def _column(table: Any, name: str) -> Any:
-    """A column as one array."""
-    import pyarrow as pa
-
-    column = table.column(name)
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks == 1:
-            return column.chunk(0)  # combining would copy
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunks at all, or too many bytes for one
-            column = (
-                pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-            )
-    return column
-
-
-def _valid(table: Any, name: str) -> Flags:
-    flags: Flags = _column(table, name).is_valid().to_numpy(zero_copy_only=False)
-    return flags
-
-
-def _any_valid(table: Any, names: Iterable[str]) -> Flags:
-    flags = np.zeros(table.num_rows, bool)
-    for name in names:
-        if name in table.column_names:
-            flags |= _valid(table, name)
-    return flags
-
-
-def _bad_names(table: Any) -> Flags:
-    """Rows whose id or subscriber is the empty string."""
-    import pyarrow.compute as pc
-
-    empty = np.zeros(table.num_rows, bool)
-    for name in ("id", "subscriber"):
-        if name in table.column_names:
-            lengths = pc.binary_length(_column(table, name)).fill_null(1)
-            empty |= lengths.to_numpy(zero_copy_only=False) == 0
-    return empty
-
-
-def _doubles(array: Any) -> F8:
-    """Numbers as float64, NaN for null."""
-    import pyarrow as pa
-
-    numbers: F8 = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _numbers(table: Any, name: str) -> F8:
-    if name not in table.column_names:
-        return np.full(table.num_rows, np.nan)
-    return _doubles(_column(table, name))
-
-
-def _times(table: Any, name: str, missing: int) -> I8:
-    import pyarrow as pa
-
-    if name not in table.column_names:
-        return np.full(table.num_rows, missing, np.int64)
-    micros = _column(table, name).cast(pa.int64()).fill_null(missing)
-    times: I8 = micros.to_numpy(zero_copy_only=False)
-    return times
-
-
-def _bad_times(table: Any, name: str) -> Flags:
-    """Rows with a time that no datetime can name."""
-    times = _times(table, name, EARLIEST)
-    return (times < EARLIEST) | (times > LATEST)
-
-
-def _dictionary(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[Any]]:
-    """(code of each item, −1 for null; the distinct values)."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    indices = array.indices if not array.null_count else array.indices.fill_null(-1)
-    return indices.to_numpy(zero_copy_only=False), array.dictionary.to_pylist()
-
-
-def _named(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[Any]]:
-    """`_dictionary` for names, most of which are short and few."""
-    import pyarrow as pa
-
-    if array.null_count or not len(array) or not pa.types.is_string(array.type):
-        return _dictionary(array)
-    _, offsets, data = array.buffers()
-    starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(b"" if data is None else data, np.uint8)
-    codes, firsts = np.empty(len(array), np.int32), np.empty(text_kernels.MOST_NAMES, np.int64)
-    known = text_kernels.code_names(starts, text, codes, firsts)
-    if known < 0:
-        return _dictionary(array)
-    return codes, [array[at].as_py() for at in firsts[:known].tolist()]
-
-
-def list_runs(array: Any) -> tuple[I8, Any]:
-    """(offsets, items) of a list array; a null list is an empty run."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
-    offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
-    return offsets.astype(np.int64), array.flatten()
-
-
-def string_bytes(array: Any) -> tuple[I8, npt.NDArray[np.uint8]]:
-    """(offsets, bytes) of a string array; what stands in place of nulls is not to be read."""
-    import pyarrow as pa
-
-    wide = array.cast(pa.large_string())
-    _, offsets, data = wide.buffers()
-    if offsets is None or not len(wide):
-        return np.zeros(1, np.int64), np.empty(0, np.uint8)
-    starts = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
-    empty = data is None or data.size == 0
-    return starts, np.empty(0, np.uint8) if empty else np.frombuffer(data, np.uint8)
+# --- words ---------------------------------------------------------------------
 
 
 def _words(table: Any, schema: Schema, *, intern: bool) -> tuple[I8, I4] | None:
     """Word codes by row, ascending; unknown words are left out unless interned."""
     if "keywords" not in table.column_names:
         return None
-    column = _column(table, "keywords")
+    column = column_of(table, "keywords")
     if column.null_count == len(column):
         return None
     offsets, items = list_runs(column)
-    codes, uniques = _dictionary(items)
+    codes, uniques = coded(items)
     known = np.array([_word_code(text, schema, intern) for text in uniques], np.int32)
     words = known[codes] if known.size else codes.astype(np.int32)
     wrong = np.flatnonzero((codes < 0) | (words == _NO_WORD))

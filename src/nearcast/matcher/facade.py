@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -50,6 +51,7 @@ from nearcast.matcher.encode import (
 )
 from nearcast.matcher.event_lists import encode_list
 from nearcast.matcher.explain import Explanation, explain
+from nearcast.matcher.ids import IdTable
 from nearcast.matcher.live import Live, Spots, Standing
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.matcher.places import index_boxes, search_boxes, shape_floats
@@ -436,17 +438,28 @@ class Matcher:
     def _add_table(self, table: Any, at: Point | None) -> None:
         with self._lock.change():
             with self.schema.attempt(self._lock.alone):
-                self._add_draft(bulk.encode_subscriptions(table, self.schema, self.space, at))
+                enter, wait = None, False
+                rebuilds = _rebuilds(self.index)
+                if rebuilds is not None and rebuilds.outgrown(table.num_rows):
+                    ids = self._standing.ids.copy()
+                    enter, wait = partial(_entered, ids), self._may_wait(rebuilds)
+                draft = bulk.encode_subscriptions(
+                    table, self.schema, self.space, at, enter=enter, wait=wait
+                )
+                self._add_draft(draft)
             self._renew()
 
+    def _may_wait(self, index: RebuiltIndex) -> bool:
+        """What nobody has matched may wait; but bytes that are bounded must be known now."""
+        return index.waits and self.max_bytes is None
+
     def _add_draft(self, draft: bulk.SubscriptionDraft) -> None:
-        rows = sum(piece.size for piece in draft.pieces)
-        wordless = sum(piece.wordless for piece in draft.pieces)
-        self._check_room(draft.bytes_needed(), clauses=rows, wordless=wordless)
-        for piece in draft.pieces:
-            self._standing.store.check_limits(piece)
+        rows = draft.clauses
+        if self.max_bytes is not None:
+            self._check_room(draft.bytes_needed(), clauses=rows, wordless=draft.wordless)
+        draft.check_limits()
         rebuilds = _rebuilds(self.index)
-        if rebuilds is not None and rebuilds.outgrown(rows):
+        if rebuilds is not None and (draft.entered is not None or rebuilds.outgrown(rows)):
             self._add_aside(draft, rebuilds)
         else:
             with self._lock.alone():
@@ -455,8 +468,8 @@ class Matcher:
     def _add_in_place(self, draft: bulk.SubscriptionDraft) -> None:
         standing = self._standing
         slots = standing.ids.add_many(draft.id_offsets, draft.id_data)
-        rows = standing.extend(draft.pieces)
-        hidden = standing.add_many(standing.ids, draft.expires, draft.pieces, rows, slots)
+        rows = standing.extend(draft.pieces, draft.runs)
+        hidden = standing.add_many(standing.ids, draft.expires, draft.positions, rows, slots)
         standing.show(hidden)
         self._enter(hidden.rows)
 
@@ -474,17 +487,20 @@ class Matcher:
         """Add so much that the index is built anew; matches go on until all is there."""
         self._settle_all()
         standing = self._standing
-        store, ids = standing.store, standing.ids.copy()
+        store = standing.store
         here, first, free = store.live_rows(), store.rows, store.free_rows()
         slots = _NO_ROWS
         try:
             with ThreadPoolExecutor(1) as pool:
-                entered = pool.submit(ids.add_many, draft.id_offsets, draft.id_data)
-                rows = standing.extend(draft.pieces)
-                slots = entered.result()
-            hidden = standing.add_many(ids, draft.expires, draft.pieces, rows, slots)
-            # What nobody has matched may wait; but the bytes it will take must be known now.
-            wait = index.waits and self.max_bytes is None
+                entered = draft.entered
+                if entered is None:
+                    entered = pool.submit(
+                        _entered, standing.ids.copy(), draft.id_offsets, draft.id_data
+                    )
+                rows = standing.extend(draft.pieces, draft.runs)
+                ids, slots = entered.result()
+            hidden = standing.add_many(ids, draft.expires, draft.positions, rows, slots)
+            wait = self._may_wait(index)
             fresh = index.rebuilt(np.concatenate([here, rows]), wait=wait)
             more = fresh.memory_bytes() - self.index.memory_bytes()
             overfull = self._overfull(more + ids.memory_bytes() - standing.ids.memory_bytes())
@@ -653,27 +669,43 @@ class Matcher:
 
     def match_each(
         self, events: Sequence[Event], moments: Sequence[int] | npt.NDArray[np.int64]
-    ) -> list[list[int]]:
-        """`match_slots` of each of many events at a moment of its own."""
+    ) -> tuple[list[int], list[int]]:
+        """`match_slots` of each of many events at a moment of its own: how many, and all slots.
+
+        Those of one event stand in the order of their subscriptions' ids.
+        """
         self._require_subscriptions()
-        if len(events) <= _SINGLY:
-            return [self.match_slots(*each) for each in zip(events, moments, strict=True)]
         nows = np.asarray(moments, np.int64)
         with self._reading(self.entry.subscriptions):
-            batch = encode_list(events, self.schema, self.space, intern=False)
-            pairs = self._parallel(batch, nows, events)
-            for at, event in enumerate(events):
-                if isinstance(event.location, Box | Polygon):
-                    encoded = encoded_row(batch, at)
-                    found = self._extended_rows(encoded, event, int(nows[at]), new_counters())
-                    pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
-            numbers, slots = self._owners(pairs)
-            if bool((numbers[1:] < numbers[:-1]).any()):
-                order = np.argsort(numbers, kind="stable")
-                numbers, slots = numbers[order], slots[order]
-        stops = np.searchsorted(numbers, np.arange(len(events)), side="right").tolist()
-        found = slots.tolist()
-        return [found[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+            ids = self._standing.ids
+            if len(events) <= _SINGLY:
+                several = [
+                    self._slots_for(event, now, new_counters())
+                    for event, now in zip(events, nows.tolist(), strict=True)
+                ]
+                counts = np.array([each.size for each in several], np.int64)
+                slots = np.concatenate([_NO_ROWS, *several])
+            else:
+                counts, slots = self._slots_of_each(events, nows)
+            ids.sort_runs(counts, slots)
+            return counts.tolist(), slots.tolist()
+
+    def _slots_of_each(
+        self, events: Sequence[Event], nows: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """(how many want each event, their slots); within `_reading`."""
+        batch = encode_list(events, self.schema, self.space, intern=False)
+        pairs = self._parallel(batch, nows, events)
+        for at, event in enumerate(events):
+            if isinstance(event.location, Box | Polygon):
+                encoded = encoded_row(batch, at)
+                found = self._extended_rows(encoded, event, int(nows[at]), new_counters())
+                pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
+        numbers, slots = self._owners(pairs)
+        if bool((numbers[1:] < numbers[:-1]).any()):
+            order = np.argsort(numbers, kind="stable")
+            numbers, slots = numbers[order], slots[order]
+        return np.bincount(numbers, minlength=len(events)), slots
 
     def _match_all(self, events: Events, now: Time | None, *, arrow: bool) -> tuple[Any, ...]:
         self._require_subscriptions()
@@ -739,6 +771,10 @@ class Matcher:
         store = self._standing.store
         if rows.size == 0 or not self._undecided:
             return events, rows
+        if capabilities.exact and not store.has_extras:  # who has them put off keeps them so
+            slots = self._standing.slots_of(rows)
+            kept = self._standing.expires[slots] > nows[events]
+            return events[kept], rows[kept]
         if not capabilities.exact:
             events, rows = _rechecked(store.table, batch, events, rows)
         count = verify.keep_pairs(
@@ -867,6 +903,14 @@ class Matcher:
         """
         with self._lock.change():
             self._coming[event.id] = event
+        if len(self._coming) >= self._most_coming:
+            self._receive()
+            self._most_coming = min(2 * self._most_coming, _MOST_COMING)
+
+    def stage_events(self, events: Mapping[str, Event]) -> None:
+        """`stage_event` for many, by their ids."""
+        with self._lock.change():
+            self._coming.update(events)
         if len(self._coming) >= self._most_coming:
             self._receive()
             self._most_coming = min(2 * self._most_coming, _MOST_COMING)
@@ -1198,6 +1242,13 @@ class Matcher:
         if side is not None and side.threads:
             return self._lock.read()
         return self._lock.write()
+
+
+def _entered(
+    ids: IdTable, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+) -> tuple[IdTable, npt.NDArray[np.int32]]:
+    """A table with more ids, and their slots."""
+    return ids, ids.add_many(offsets, data)
 
 
 def _rebuilds(index: object) -> RebuiltIndex | None:

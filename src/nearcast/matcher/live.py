@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from nearcast.clock import FOREVER, NEVER
 from nearcast.index.base import EventBatch, Rows
-from nearcast.index.clauses import NO_EXTRA, ClauseBatch, ClauseStore
+from nearcast.index.clause_runs import ClauseRuns
+from nearcast.index.clauses import NO_EXTRA, ClauseBatch, ClauseStore, batch_of
 from nearcast.index.columns import grown
 from nearcast.index.events import EventStore
 from nearcast.kernels.plain import BOXED, DENIED, NOWHERE, pack_standing, replace_beside
@@ -386,28 +387,38 @@ class Standing:
             self._several_rows += len(rows)
         self.tree.touch(rows)
 
-    def extend(self, pieces: list[ClauseBatch]) -> Rows:
-        """Put many clauses in their places, where nobody sees them before they are shown."""
+    def extend(self, pieces: Sequence[ClauseBatch], runs: Sequence[ClauseRuns]) -> Rows:
+        """Put many clauses in their places, where nobody sees them before they are shown.
+
+        They come as pieces, or as runs that may wait.
+        """
         self._packed = _NO_PACK  # arrays are replaced, perhaps long before the next single change
+        if runs:
+            rows = self.store.put_off(runs)
+            if rows is not None:
+                return rows
+            pieces = [batch_of(each) for each in runs]
         self.store.reserve(sum(p.size for p in pieces), sum(p.attr.size for p in pieces))
         hidden = [p._replace(owner=np.full(p.size, -1, np.int32)) for p in pieces]
         return np.concatenate([_NO_ROWS, *(self.store.extend(piece) for piece in hidden)])
 
     def add_many(
-        self, ids: IdTable, expires: I8, pieces: list[ClauseBatch], rows: Rows, slots: I4
+        self, ids: IdTable, expires: I8, positions: I4 | None, rows: Rows, slots: I4
     ) -> Hidden:
         """Enter subscriptions whose clauses `extend` put into rows and whose ids have slots.
 
-        An `owner` in a piece names the position. `ids` are the table, or a copy of it that
-        will be.
+        `positions` say of which of them each row is; None: one row each, in their order.
+        `ids` are the table, or a copy of it that will be.
         """
         self.expires = grown(self.expires, ids.slots)
         self._row = grown(self._row, ids.slots)
-        self.expires[slots] = expires
+        self.expires[_span(slots)] = expires
         self.expiring = self.expiring or bool((expires != FOREVER).any())
-        positions = np.concatenate([_NO_ROWS, *(piece.owner for piece in pieces)])
-        owners = slots[positions]
+        owners = slots if positions is None else slots[positions]
         self._in_step = self._in_step and np.array_equal(rows, owners)
+        if positions is None:
+            self._row[_span(slots)] = rows
+            return Hidden(ids, rows, owners)
         self._row[slots] = -1
         if positions.size > slots.size or not _ascending(positions):
             counts = np.bincount(positions, minlength=slots.size)
@@ -422,6 +433,8 @@ class Standing:
 
     def forget(self, first: int, free: list[int], slots: I4) -> None:
         """Undo as much of `add_many` as was done, before which there were these free rows."""
+        if self.store.take_back(first):
+            return
         taken = set(free).difference(self.store.free_rows())
         for row in (*taken, *range(first, self.store.rows)):
             self.store.release(row)
@@ -432,7 +445,7 @@ class Standing:
         """Let what `add_many` entered be seen."""
         rows = hidden.rows
         self.ids = hidden.ids
-        self.store.table.owner[rows] = hidden.owners
+        self.store.own(rows, hidden.owners)
         if rows.size > 4096:
             self.tree.forget()
         else:
@@ -635,6 +648,14 @@ class Live:
 
 def _rows_of_one(row: int) -> Rows:
     return np.array((row,), np.int32) if row >= 0 else _NO_ROWS
+
+
+def _span(slots: I4) -> slice | I4:
+    """The same as a slice, if they follow each other: memory is then written as it lies."""
+    size = slots.size
+    if size and int(slots[-1]) - int(slots[0]) == size - 1 and _ascending(slots):
+        return slice(int(slots[0]), int(slots[-1]) + 1)
+    return slots
 
 
 def _ascending(numbers: I4) -> bool:

@@ -6,10 +6,10 @@ pickle without the arrays. Opening reads the pickle and maps the arrays, private
 copy-on-write: processes of one machine share the pages until somebody changes them, and
 compiled code sees ordinary writable arrays. A million subscriptions open in milliseconds.
 
-Writing is atomic: the data file has a name of its own, and `matcher.json` is put in its place
-last. Reading admits classes of nearcast's own packages and plain containers only, so a
-foreign pickle is refused and not run; still, open only what you trust, since arrays are
-taken as they are.
+Writing is atomic and durable: the data file has a name of its own, and `matcher.json` is put in
+its place last, each synced before what refers to it, and the folder after. Reading admits classes
+of nearcast's own packages and plain containers only, so a foreign pickle is refused and not
+run; still, open only what you trust, since arrays are taken as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADER", "Header", "load", "read_header", "save"]
 
 HEADER = "matcher.json"
-_FORMAT = 11
+_FORMAT = 12
 _ALIGN = 64
 _DATA = re.compile(r"matcher-[0-9a-f]{16}\.bin")
 _OURS = ("nearcast.index.", "nearcast.kernels.", "nearcast.matcher.", "nearcast.model.")
@@ -121,6 +121,7 @@ def save(matcher: Matcher, folder: str | os.PathLike[str]) -> Header:
                 nearcast=version("nearcast"),
             )
             scratch.replace(target / header.data)
+            _synced(target)
         _put_header(target, header)
     except OSError as error:
         raise SavedError(f"{target}: cannot be written ({error.strerror or error})") from None
@@ -202,10 +203,25 @@ def _put_header(target: Path, header: Header) -> None:
         old = None
     scratch = target / f".{HEADER}.{os.getpid()}"
     with _unfinished(scratch):
-        scratch.write_text(json.dumps(asdict(header)), encoding="utf-8")
+        with scratch.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(header)))
+            file.flush()
+            os.fsync(file.fileno())
         scratch.replace(path)
+        _synced(target)
     if old is not None and old != header.data:
         (target / old).unlink(missing_ok=True)
+
+
+def _synced(folder: Path) -> None:
+    """Let a folder's names reach the disk: a file that was moved there is not lost."""
+    if os.name != "posix":
+        return  # elsewhere a folder cannot be opened, and a move is durable by itself
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _digest(data: bytes | memoryview) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nearcast.clock import Micros, Time, to_micros
 from nearcast.errors import ValidationError
@@ -13,9 +13,11 @@ from nearcast.model.geometry import Box, Location, Point, Polygon
 from nearcast.model.text import Tokeniser, words_of
 from nearcast.model.words import normalise_words
 
-__all__ = ["Event", "Value"]
+__all__ = ["NO_SOURCE", "Event", "Value"]
 
 Value: TypeAlias = float | int | str | bool
+#: What an event without a source is said to come from, where something must be said.
+NO_SOURCE = "nearcast"
 _NOTHING: Mapping[str, Value | None] = MappingProxyType({})
 
 
@@ -26,6 +28,7 @@ class Event:
     `start`, `end` and `expires` are given as aware datetimes, RFC 3339 text or
     microseconds, and kept as microseconds. An attribute that is None is missing. The words
     of `text`, as `tokeniser` cuts it (`nearcast.model.text`), are added to the keywords.
+    `source` says whose id it is: two sources may use the same one. The source "nearcast" is none.
 
     >>> Event(id="e1", attributes={"price": 3200}, location=Point(121.44, 36.16)).location.lon
     121.44
@@ -38,6 +41,7 @@ class Event:
     start: Micros | None
     end: Micros | None
     expires: Micros | None
+    source: str | None
 
     def __init__(
         self,
@@ -51,8 +55,11 @@ class Event:
         *,
         text: str | None = None,
         tokeniser: Tokeniser | None = None,
+        source: str | None = None,
     ) -> None:
         check_id(id, "id")
+        if source is not None:
+            check_id(source, "source")
         if location is not None and not isinstance(location, Point | Box | Polygon):
             raise ValidationError(
                 "location", location, "an event's location is a Point, a Box or a Polygon"
@@ -66,6 +73,7 @@ class Event:
         put(self, "start", None if start is None else to_micros(start, "start"))
         put(self, "end", None if end is None else to_micros(end, "end"))
         put(self, "expires", None if expires is None else to_micros(expires, "expires"))
+        put(self, "source", None if source == NO_SOURCE else source)
         if self.start is not None:
             if self.end is not None and self.end < self.start:
                 raise ValidationError("end", end, "an event does not end before its start")
@@ -77,9 +85,29 @@ class Event:
     def __hash__(self) -> int:
         return hash((Event, self.id))
 
+    @property
+    def key(self) -> str:
+        """What identifies it, in one string: the id, and the source if it has one.
+
+        Without a source that is the id itself, but for ids that could be taken for both.
+        """
+        return self.id if self.source is None and self.id[0] != "\0" else key_of(self)
+
     def __reduce__(self) -> tuple[object, ...]:
         times = (self.start, self.end, self.expires)
-        return (Event, (self.id, dict(self.attributes), self.keywords, self.location, *times))
+        said = (self.id, dict(self.attributes), self.keywords, self.location, *times)
+        return (Event, said) if self.source is None else (_sourced, (self.source, *said))
+
+
+def key_of(event: Event) -> str:
+    """A string that no other pair of source and id has."""
+    if event.source is None:
+        return f"\0\0{event.id}"
+    return f"\0{len(event.source)}\0{event.source}{event.id}"
+
+
+def _sourced(source: str, *said: Any) -> Event:
+    return Event(*said, source=source)
 
 
 def check_id(value: object, name: str) -> None:

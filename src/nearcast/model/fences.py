@@ -92,6 +92,29 @@ class Fence:
         given = {"where": w.where, "keywords": w.keywords, "expires": w.expires, **own}
         return cls(w.id, w.subscriber, region=w.region, **given)
 
+    @classmethod
+    def said(
+        cls, id: str, subscriber: str | None, counts: tuple[str, str | None, frozenset[str]],
+        filter: Filter, region: Region, on: frozenset[Transition], margin_m: float,
+        dwell: timedelta | None, lost: timedelta | None, expires: Micros | None,
+    ) -> Fence:  # fmt: skip
+        """A fence of parts that were checked; `counts` is object, where and keywords."""
+        made, put = object.__new__(cls), _put
+        attribute, where, keywords = counts
+        put(made, "id", id)
+        put(made, "subscriber", subscriber)
+        put(made, "object", attribute)
+        put(made, "region", region)
+        put(made, "where", where)
+        put(made, "keywords", keywords)
+        put(made, "on", on)
+        put(made, "margin_m", margin_m)
+        put(made, "dwell", dwell)
+        put(made, "lost", lost)
+        put(made, "expires", expires)
+        put(made, "filter", filter)
+        return made
+
     def subscription(self) -> Subscription:
         """The part that a subscription has, too."""
         return Subscription(

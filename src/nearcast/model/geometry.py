@@ -131,6 +131,14 @@ class Polygon:
         object.__setattr__(self, "holes", rings)
         _check_simple(self.exterior, self.holes)
 
+    @classmethod
+    def checked(cls, exterior: Ring, holes: tuple[Ring, ...]) -> Polygon:
+        """The polygon of rings that another one had."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "exterior", exterior)
+        object.__setattr__(made, "holes", holes)
+        return made
+
     @property
     def rings(self) -> tuple[Ring, ...]:
         """The exterior, then the holes."""

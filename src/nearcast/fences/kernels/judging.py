@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nearcast.fences.kernels.tables import KIND, OFFSET
-from nearcast.jit import kernel
+from nearcast.jit import inlined, kernel
 from nearcast.kernels.geometry import (
     CIRCLE,
     EARTH_RADIUS_M,
@@ -22,22 +22,25 @@ from nearcast.kernels.geometry import (
 )
 
 
-@kernel
+@inlined
 def meets(s, fence, kind, offset, x, y, globe):
     """Whether a place meets a fence's region; (x, y) if it is a point."""
-    own, at = s.fences[fence, KIND], s.fences[fence, OFFSET]
+    own, at = np.int64(s.fences[fence, KIND]), np.int64(s.fences[fence, OFFSET])
     if kind == POINT:
         return point_in_shape(own, s.floats, at, x, y, globe)
     return shapes_meet(own, s.floats, at, kind, s.places, offset, globe)
 
 
-@kernel
+@inlined
 def is_beyond(s, fence, kind, offset, x, y, globe):
     """Whether a place that does not meet the region is farther away than the margin."""
+    return s.margins[fence] == 0.0 or _is_beyond_margin(s, fence, kind, offset, x, y, globe)
+
+
+@kernel
+def _is_beyond_margin(s, fence, kind, offset, x, y, globe):
     margin = s.margins[fence]
-    if margin == 0.0:
-        return True
-    own, at = s.fences[fence, KIND], s.fences[fence, OFFSET]
+    own, at = np.int64(s.fences[fence, KIND]), np.int64(s.fences[fence, OFFSET])
     if kind == POINT:
         if own == CIRCLE:
             reach = s.floats[at + 2] + margin
@@ -62,7 +65,7 @@ def short_way(x, other, globe):
 @kernel
 def crosses(s, fence, px, py, x, y, globe):
     """Whether the straight line between two points meets a fence's region."""
-    own, at = s.fences[fence, KIND], s.fences[fence, OFFSET]
+    own, at = np.int64(s.fences[fence, KIND]), np.int64(s.fences[fence, OFFSET])
     line = np.array([1.0, 2.0, px, py, short_way(px, x, globe), y])
     if own == CIRCLE:
         away = shapes_distance(POINT, s.floats, at, POLYGON, line, 0, globe)

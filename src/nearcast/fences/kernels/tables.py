@@ -1,4 +1,4 @@
-"""The tables of fences, the pairs of a fence and an object, and the heap of timers.
+"""The tables of fences, and the pairs of a fence and an object.
 
 `fences` has a row a fence, `groups` a row for all fences that count the same positions,
 `tracks` a row for each group and object: its last position. A *pair* is stored for an object
@@ -19,15 +19,17 @@ from nearcast.jit import inlined, kernel, packing
 
 NEVER, FOREVER = -(2**63), 2**63 - 1
 
-# Fences.
-KIND, OFFSET, GROUP, FLAGS, DWELL, LOST, SINCE, MADE, NUMBER, HEAD = range(10)
-PLACED, CLASS_NEXT, OUT_NEXT, BOX, BOXES, RUN = range(10, 16)
-FENCE_COLUMNS = 16
+# Fences, and what they have that needs 64 bits.
+KIND, OFFSET, GROUP, FLAGS, HEAD, PLACED, CLASS_NEXT, OUT_NEXT, BOX, BOXES, RUN, WHO = range(12)
+FENCE_COLUMNS = 12
+DWELL, LOST, SINCE, MADE, NUMBER, ENDS = range(6)
+TERM_COLUMNS = 6
 # What is told, as bits of FLAGS in the order of TRANSITIONS; then whether it matters that an
 # object is not known to be out.
 ENTER, EXIT, CROSS, DWELLS, IS_LOST, INSIDE, OUTSIDE = (1 << bit for bit in range(7))
 DOUBTS = 1 << 7
-#: A code beside those of `nearcast.model.fences.TRANSITIONS`.
+# Codes in the order of `nearcast.model.fences.TRANSITIONS`, and one beside them.
+ENTER_CODE, EXIT_CODE, CROSS_CODE, DWELL_CODE, LOST_CODE, INSIDE_CODE, OUTSIDE_CODE = range(7)
 FORGOTTEN = 7
 
 # Groups; masks are the widths of cells in use by regions, and by those that ask for crossings.
@@ -63,6 +65,7 @@ class Tables(NamedTuple):
     """All arrays of a watch."""
 
     fences: Any
+    terms: Any
     margins: Any
     floats: Any
     groups: Any
@@ -87,12 +90,19 @@ class Tables(NamedTuple):
 
 
 pack_tables, unpack_tables = packing(
-    "i8:2", "f8", "f8", "i8:2", "i8:2", "i8:2", "f8", "f8", "f8", "i4:2", "i8", "i4", "i8:2",
-    "i8:2", "i4:2", "f8:2", "i8:2", "i4:2", "i8:2", "i4", "i4", "i8",
+    "i4:2", "i8:2", "f8", "f8", "i8:2", "i8:2", "i8:2", "f8", "f8", "f8", "i4:2", "i8", "i4",
+    "i8:2", "i8:2", "i4:2", "f8:2", "i8:2", "i4:2", "i8:2", "i4", "i4", "i8",
 )  # fmt: skip
 
 
-# --- pairs ----------------------------------------------------------------------------------------
+@inlined
+def lacks(s, what, amount):
+    """A kernel lacks room, and says how much."""
+    s.counters[NEED] = amount
+    return what
+
+
+# --- pairs ---------------------------------------------------------------------------------------
 
 
 @inlined
@@ -119,7 +129,7 @@ def changed(s, track):
         s.counters[LAST_CHANGED] = track
 
 
-@kernel
+@inlined
 def room_for_pairs(s, count):
     """Whether so many pairs more have room; the chains stay short."""
     return s.counters[COUNT] + count <= len(s.pairs) and s.counters[COUNT] + count <= 2 * len(
@@ -127,7 +137,7 @@ def room_for_pairs(s, count):
     )
 
 
-@kernel
+@inlined
 def add_pair(s, fence, track, state, entered):
     """A new pair; there is room."""
     changed(s, track)
@@ -157,7 +167,7 @@ def add_pair(s, fence, track, state, entered):
     return row
 
 
-@kernel
+@inlined
 def remove_pair(s, row):
     """A pair is over."""
     fence, track = np.int64(s.pairs[row, FENCE]), np.int64(s.pairs[row, TRACK])
@@ -203,85 +213,7 @@ def rehash(tables):
             s.buckets[bucket] = row
 
 
-# --- timers ---------------------------------------------------------------------------------------
-
-# A timer is (due · 4 + kind, row): by time, dwells before losses. One that does not hold any more
-# is noticed when it comes up.
-OF_PAIR, OF_TRACK, OF_BOTH = 0, 1, 2
-
-
-@inlined
-def key_of(due, kind):
-    """What timers are sorted by."""
-    return due * 4 + kind
-
-
-@kernel
-def push(s, due, kind, row):
-    """Set a timer; there is room."""
-    heap = s.heap
-    at = s.counters[HEAP]
-    s.counters[HEAP] = at + 1
-    key = key_of(due, kind)
-    while at > 0:
-        parent = (at - 1) >> 1
-        if heap[parent, 0] <= key:
-            break
-        heap[at, 0], heap[at, 1] = heap[parent, 0], heap[parent, 1]
-        at = parent
-    heap[at, 0], heap[at, 1] = key, row
-
-
-@kernel
-def pop(s):
-    """Take the first timer away."""
-    heap = s.heap
-    size = s.counters[HEAP] - 1
-    s.counters[HEAP] = size
-    key, row = heap[size, 0], heap[size, 1]
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if key <= heap[child, 0]:
-            break
-        heap[at, 0], heap[at, 1] = heap[child, 0], heap[child, 1]
-        at = child
-    heap[at, 0], heap[at, 1] = key, row
-
-
-@kernel
-def sweep(tables):
-    """Keep the timers that hold, and set them up as a heap again."""
-    s = Tables(*unpack_tables(tables))
-    kept = 0
-    old = s.heap[: s.counters[HEAP]].copy()
-    s.counters[HEAP] = 0
-    for i in range(len(old)):
-        if holds(s, old[i, 0] >> 2, old[i, 0] & 3, old[i, 1]):
-            push(s, old[i, 0] >> 2, old[i, 0] & 3, old[i, 1])
-            kept += 1
-    return kept
-
-
-@kernel
-def holds(s, due, kind, row):
-    """Whether a timer still says what is true."""
-    if kind == OF_PAIR:
-        fence = np.int64(s.pairs[row, FENCE])
-        if fence < 0 or s.pairs[row, STATE] & (IN | DWELT) != IN:
-            return False
-        return s.fences[fence, DWELL] >= 0 and s.entered[row] + s.fences[fence, DWELL] == due
-    if kind == OF_TRACK:
-        return s.tracks[row, T_GROUP] >= 0 and s.tracks[row, TIMER] == due
-    fence, track = row >> 32, row & 0xFFFFFFFF
-    group = s.fences[fence, GROUP]
-    if group < 0 or s.tracks[track, T_GROUP] != group or s.tracks[track, AT] == NEVER:
-        return False
-    return s.fences[fence, LOST] >= 0 and s.tracks[track, AT] + s.fences[fence, LOST] == due
+# --- what is known --------------------------------------------------------------------------------
 
 
 @inlined
@@ -298,16 +230,16 @@ def has_counted(s, fence, track):
     """
     if s.tracks[track, AT] == NEVER:
         return False
-    since = s.fences[fence, SINCE]
+    since = s.terms[fence, SINCE]
     return s.tracks[track, SEQ] > since or (
-        s.tracks[track, EXPIRES] > s.fences[fence, MADE] and s.tracks[track, GONE] > since
+        s.tracks[track, EXPIRES] > s.terms[fence, MADE] and s.tracks[track, GONE] > since
     )
 
 
 @inlined
 def is_lost(s, fence, track):
     """Whether the fence has lost the object since its last position."""
-    lost = s.fences[fence, LOST]
+    lost = s.terms[fence, LOST]
     return lost >= 0 and is_over(s, s.tracks[track, AT] + lost)
 
 

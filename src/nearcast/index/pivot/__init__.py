@@ -40,7 +40,7 @@ from nearcast.index.di_tree import DITree
 from nearcast.index.pivot import kernels
 from nearcast.index.pivot.boxed import PlacedClauses, bytes_expected, without_places
 from nearcast.index.pivot.clause_tiles import ClauseTiles
-from nearcast.index.pivot.event_blocks import joined
+from nearcast.index.pivot.event_blocks import Piece, joined, pieces_of_rows, pieces_of_runs
 from nearcast.index.pivot.event_tiles import EventTiles
 from nearcast.index.pivot.word_lists import WordLists
 from nearcast.kernels.tokens import scan_rows
@@ -144,9 +144,16 @@ class Pivot:
         if rows is None or len(self._words) or not batch.size:
             return None
         left = rows.size * _PLANNED - self._spent
-        found, cost = joined(self._store.table, rows, batch, threads, left)
+        found, cost = joined(self._pieces(rows), batch, threads, left)
         self._spent += cost
         return found
+
+    def _pieces(self, rows: Rows) -> list[Piece]:
+        """Rows that wait, as the store has them. Some more may have come that are not ours yet."""
+        later = self._store.later  # may be taken in at any moment
+        return (
+            pieces_of_runs(later, rows.size) if later else pieces_of_rows(self._store.table, rows)
+        )
 
     def _add_wordless(self, rows: Rows) -> None:
         if self._waiting is not None:

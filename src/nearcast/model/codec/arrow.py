@@ -116,6 +116,7 @@ def _event(row: Row, space: Space | None) -> Event:
         start=row.get("start"),
         end=row.get("end"),
         expires=row.get("expires"),
+        source=row.get("source"),
     )
 
 
@@ -260,7 +261,7 @@ def _interval(given: Row | None, field: str) -> str:
 
 
 def events_to_arrow(events: Iterable[Event]) -> Table:
-    """A table of events.
+    """A table of events; without `source` if none has one.
 
     An attribute of one type is a field of `attributes`, left out if there is none. Those of
     several types, and integers that a float64 cannot hold, go to `attributes_json`, except for
@@ -280,6 +281,8 @@ def events_to_arrow(events: Iterable[Event]) -> Table:
         columns[name] = _times(rows, name)
     if plain is not None:
         columns["attributes"] = plain
+    if any(event.source is not None for event in rows):
+        columns["source"] = pa.array([event.source for event in rows], pa.string())
     if any(encoded):
         columns["attributes_json"] = pa.array(
             [list(each.items()) or None for each in encoded],

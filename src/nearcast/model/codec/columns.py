@@ -45,6 +45,7 @@ EVENT_COLUMNS = pa.schema(
         ("start", _TIME),
         ("end", _TIME),
         ("expires", _TIME),
+        ("source", pa.string()),
     ]
 )
 

@@ -21,7 +21,7 @@ from nearcast.model.codec.places import (
     members,
     refuse_unknown,
 )
-from nearcast.model.events import Event, check_text
+from nearcast.model.events import NO_SOURCE, Event, check_text
 from nearcast.model.geometry import Space
 from nearcast.model.words import normalise_words
 
@@ -35,8 +35,8 @@ __all__ = [
     "events_to_json",
 ]
 
-#: What the envelope says of an event that comes from nearcast.
-EVENT_SOURCE = "nearcast"
+#: What the envelope says of an event that names no source, and of its type.
+EVENT_SOURCE = NO_SOURCE
 EVENT_TYPE = "nearcast.event"
 
 #: What to do with CloudEvents attributes that nearcast has no use for.
@@ -67,11 +67,12 @@ _PLACES = {
 
 
 def event_to_json(
-    event: Event, source: str = EVENT_SOURCE, type: str = EVENT_TYPE
+    event: Event, source: str | None = None, type: str = EVENT_TYPE
 ) -> dict[str, Any]:
     """The event as an object `json.dumps` takes; what is not set is left out.
 
-    NaN and the infinities are no JSON: an attribute that has one raises a ValidationError.
+    `source` stands in for the event's own. NaN and the infinities are no JSON: an attribute that
+    has one raises a ValidationError.
     """
     feature: dict[str, Any] = {
         "type": "Feature",
@@ -85,7 +86,7 @@ def event_to_json(
     envelope: dict[str, Any] = {
         "specversion": "1.0",
         "id": event.id,
-        "source": source,
+        "source": source or event.source or EVENT_SOURCE,
         "type": type,
         "datacontenttype": "application/geo+json",
     }
@@ -101,7 +102,7 @@ def event_from_json(
 ) -> Event:
     """The event of a CloudEvents object, as `json.loads` gives it.
 
-    `source` and `type` must be there, as CloudEvents asks, and are not kept. Any attribute of
+    `source` and `type` must be there, as CloudEvents asks; `type` is not kept. Any attribute of
     the envelope that nearcast does not use is refused, or, with `extensions="ignore"`, dropped.
     """
     envelope = members(given, "event", "a CloudEvents object")
@@ -126,6 +127,7 @@ def event_from_json(
             start=time_from_json(feature.get("start"), "start"),
             end=time_from_json(envelope.get("time"), "end"),
             expires=time_from_json(envelope.get("expirytime"), "expires"),
+            source=envelope["source"],
         )
     except ValidationError as error:
         raise _on_the_wire(error) from None

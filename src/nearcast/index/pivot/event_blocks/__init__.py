@@ -7,6 +7,7 @@ Ten thousand events are arranged in four milliseconds, and a clause of `mo` goes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.index.base import Clauses, EventBatch, Pairs, Rows
+from nearcast.index.clause_runs import ClauseRuns
 from nearcast.index.pivot.event_blocks import kernels
 from nearcast.index.pivot.event_blocks.kernels import BLOCK, COSTS
 from nearcast.index.pivot.kernels import by_event
+from nearcast.kernels.arrange import frozen
 
-__all__ = ["Blocks", "EventBlocks", "joined"]
+__all__ = ["Blocks", "EventBlocks", "Piece", "joined", "pieces_of_rows", "pieces_of_runs"]
 
 F8 = npt.NDArray[np.float64]
 I4 = npt.NDArray[np.int32]
@@ -74,14 +77,12 @@ class EventBlocks:
         """The first event that is not among them."""
         self.blocks = _arranged(batch, first, self.stop)
 
-    def meet(self, table: Clauses, rows: Rows, spent: I8) -> Pairs:
-        """(events of the batch, rows): which of the rows want which of the events.
+    def meet(self, piece: Piece, spent: I8) -> Pairs:
+        """(events of the batch, rows): which of the clauses want which of the events.
 
         `spent` receives the work, see `kernels.COSTS`.
         """
-        events, found = kernels.meet(
-            table.start, table.count, table.attr, table.low, table.high, rows, self.blocks, spent
-        )
+        events, found = kernels.meet(*piece, self.blocks, spent)
         events += np.int32(self._first)
         return events, found
 
@@ -125,31 +126,78 @@ def _slabs(x: F8, y: F8) -> tuple[I4, I8]:
     return np.concatenate([np.empty(0, np.int32), *places]), np.array(starts, np.int64)
 
 
+class Piece(NamedTuple):
+    """Clauses that one thread takes at a time."""
+
+    start: npt.NDArray[Any]
+    count: npt.NDArray[np.uint16]  # type: ignore[assignment]  # hides tuple.count, unused
+    attr: npt.NDArray[Any]
+    low: F8
+    high: F8
+    """Predicates as in a table of clauses."""
+    rows: Rows
+    """Which rows of it."""
+    base: int
+    """The row that stands first in it."""
+    box: F8
+    """(n, 4): boxes that are not among the predicates, NaN for none; or no row at all."""
+
+
+_NO_BOXES = np.empty((0, 4))
+
+
+def pieces_of_rows(table: Clauses, rows: Rows) -> list[Piece]:
+    """Some rows of a table in pieces."""
+    t = table
+    return [
+        Piece(t.start, t.count, t.attr, t.low, t.high, rows[at : at + _PIECE], 0, _NO_BOXES)
+        for at in range(0, rows.size, _PIECE)
+    ]
+
+
+def pieces_of_runs(parts: Sequence[ClauseRuns], number: int) -> list[Piece]:
+    """The first so many clauses that a store has put off, in pieces; rows are numbered from 0."""
+    found: list[Piece] = []
+    first = 0
+    for part in parts:
+        if first == number:
+            break
+        last = first + part.size
+        runs = part.offsets, part.count, part.attr, frozen(part.low), frozen(part.high)
+        for at in range(first, last, _PIECE):
+            rows = np.arange(at, min(at + _PIECE, last), dtype=np.int32)
+            found.append(Piece(*runs, rows, first, part.box))
+        first = last
+    assert first == number
+    return found
+
+
 def joined(
-    table: Clauses, rows: Rows, batch: EventBatch, threads: int, allowed: float
+    pieces: Sequence[Piece], batch: EventBatch, threads: int, allowed: float
 ) -> tuple[Pairs | None, float]:
     """Let clauses go past the events of a batch, if that costs no more than `allowed`.
 
     Returns (events, rows) sorted by event, None where it would cost more, and about how many
-    nanoseconds of work that would be.
+    nanoseconds of work that would be. The first piece tells what all will cost.
     """
     parts: list[Pairs] = []
     cost, first = 0.0, 0
+    number = sum(piece.rows.size for piece in pieces)
     with ThreadPoolExecutor(threads) as pool:
         while first < batch.size:
             arranged = EventBlocks(batch, first)
             spent = np.zeros(len(COSTS), np.int64)
-            parts.append(arranged.meet(table, rows[:_PIECE], spent))
+            parts.append(arranged.meet(pieces[0], spent))
             if first == 0:
-                looked = float(spent @ COSTS) * max(1.0, rows.size / _PIECE)
+                looked = float(spent @ COSTS) * number / pieces[0].rows.size
                 cost = looked * batch.size / max(1, arranged.stop)
                 if cost > allowed:
                     return None, cost
 
-            def work(at: int, arranged: EventBlocks = arranged) -> Pairs:
-                return arranged.meet(table, rows[at : at + _PIECE], np.zeros(len(COSTS), np.int64))
+            def work(piece: Piece, arranged: EventBlocks = arranged) -> Pairs:
+                return arranged.meet(piece, np.zeros(len(COSTS), np.int64))
 
-            parts += pool.map(work, range(_PIECE, rows.size, _PIECE))
+            parts += pool.map(work, pieces[1:])
             first = arranged.stop
     events = np.concatenate([part[0] for part in parts])
     found = np.concatenate([part[1] for part in parts])

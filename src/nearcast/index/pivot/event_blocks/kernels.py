@@ -142,13 +142,15 @@ def _met(x0, x1, y0, y1, slab, slab_low, slab_high, low, high, todo):
 
 
 @kernel
-def meet(c_start, c_count, c_attr, c_low, c_high, rows, t, spent):
-    """(events, rows) of the clauses among `rows` that want some of the events."""
+def meet(c_start, c_count, c_attr, c_low, c_high, rows, base, box, t, spent):
+    """(events, rows) of the clauses among `rows` that want some of the events; see `Piece`."""
     event, dense, dim_of, below, alive = t.event, t.dense, t.dim_of, t.below, t.alive
     dim_low, dim_scale, key_low, key_scale = t.dim_low, t.dim_scale, t.key_low, t.key_scale
     slab, slab_low, slab_high, low, high = t.slab, t.slab_low, t.slab_high, t.low, t.high
     width = dim_low.size * WORDS
     key_x, key_y = t.keys[0], t.keys[1]
+    by_place = key_x == 0 and key_y == 1
+    dim_x, dim_y = np.int64(dim_of[key_x]), np.int64(dim_of[key_y])
     events = np.empty(1024, np.int32)
     out = np.empty(1024, np.int32)
     todo = np.empty(alive.size + 1, np.int64)
@@ -157,11 +159,29 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, t, spent):
     n = 0
     looks, tests, compared = 0, 0, 0
     for row in rows:
-        c0 = np.int64(c_start[row])
-        c1 = c0 + np.int64(c_count[row])
-        x, y = find(c_attr, c0, c1, key_x), find(c_attr, c0, c1, key_y)
-        x0, x1 = (c_low[x], c_high[x]) if x >= 0 else (-np.inf, np.inf)
-        y0, y1 = (c_low[y], c_high[y]) if y >= 0 else (-np.inf, np.inf)
+        r = row - base
+        c0 = np.int64(c_start[r])
+        c1 = c0 + np.int64(c_count[r])
+        # The place first, which is in front of the other predicates or beside them.
+        px0, py0, px1, py1 = -np.inf, -np.inf, np.inf, np.inf
+        placed = False
+        if box.shape[0] > 0:
+            placed = box[r, 0] == box[r, 0]
+            if placed:
+                px0, py0, px1, py1 = box[r, 0], box[r, 1], box[r, 2], box[r, 3]
+        elif c1 - c0 >= 2 and c_attr[c0] == 0:
+            placed = True
+            px0, py0, px1, py1 = c_low[c0], c_low[c0 + 1], c_high[c0], c_high[c0 + 1]
+            c0 += 2
+        # What is asked of the keys.
+        x, y = -1, -1
+        has_x = has_y = placed
+        x0, x1, y0, y1 = px0, px1, py0, py1
+        if not by_place:
+            x, y = find(c_attr, c0, c1, key_x), find(c_attr, c0, c1, key_y)
+            has_x, has_y = x >= 0, y >= 0
+            x0, x1 = (c_low[x], c_high[x]) if has_x else (-np.inf, np.inf)
+            y0, y1 = (c_low[y], c_high[y]) if has_y else (-np.inf, np.inf)
         blocks, seen = _met(x0, x1, y0, y1, slab, slab_low, slab_high, low, high, todo)
         looks += seen
         made, next_ = 0, c0
@@ -178,9 +198,9 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, t, spent):
                     if next_ == c1 or made == MANY:
                         break
                     d = np.int64(dim_of[c_attr[next_]])
-                    base, scale = dim_low[d], dim_scale[d]
-                    from_[made] = d * WORDS + _bin(c_low[next_], base, scale)
-                    until[made] = d * WORDS + 1 + _bin(c_high[next_], base, scale)
+                    first, scale = dim_low[d], dim_scale[d]
+                    from_[made] = d * WORDS + _bin(c_low[next_], first, scale)
+                    until[made] = d * WORDS + 1 + _bin(c_high[next_], first, scale)
                     made += 1
                     next_ += 1
                 left &= below[at + until[j]] & ~below[at + from_[j]]
@@ -188,26 +208,25 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, t, spent):
             tests += j
             if left == 0:
                 continue
-            for key in range(2):
-                k = x if key == 0 else y
-                d = np.int64(dim_of[c_attr[k]]) if k >= 0 else -1
-                if d >= 0:
-                    base, scale = key_low[b, key], key_scale[b, key]
-                    place = at + d * WORDS
-                    under = below[place + _bin(c_low[k], base, scale)]
-                    left &= below[place + 1 + _bin(c_high[k], base, scale)] & ~under
+            if has_x and dim_x >= 0:
+                first, scale, place = key_low[b, 0], key_scale[b, 0], at + dim_x * WORDS
+                under = below[place + _bin(x0, first, scale)]
+                left &= below[place + 1 + _bin(x1, first, scale)] & ~under
+            if has_y and dim_y >= 0:
+                first, scale, place = key_low[b, 1], key_scale[b, 1], at + dim_y * WORDS
+                under = below[place + _bin(y0, first, scale)]
+                left &= below[place + 1 + _bin(y1, first, scale)] & ~under
             while left != 0:
                 bit = left & (~left + ONE)
                 left ^= bit
                 e = event[b * BLOCK + bit_number(bit)]
                 compared += 1
+                held = not placed or (px0 <= dense[e, 0] <= px1 and py0 <= dense[e, 1] <= py1)
                 k = c0
-                while k < c1:
-                    v = dense[e, c_attr[k]]
-                    if not (c_low[k] <= v <= c_high[k]):
-                        break
+                while held and k < c1:
+                    held = c_low[k] <= dense[e, c_attr[k]] <= c_high[k]
                     k += 1
-                if k == c1:
+                if held:
                     if n == out.size:
                         events, out = grow(events, n), grow(out, n)
                     events[n] = e

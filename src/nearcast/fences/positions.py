@@ -1,0 +1,160 @@
+"""Positions in columns, as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nearcast.clock import FOREVER, Micros
+from nearcast.fences.arrays import Arrays
+from nearcast.fences.groups import Group, Groups, Object
+from nearcast.fences.kernels import ground, steps
+from nearcast.fences.tracks import Tracks
+from nearcast.kernels import geometry
+from nearcast.matcher.places import search_boxes
+from nearcast.model.events import Event
+from nearcast.model.fences import object_of
+from nearcast.model.geometry import Point, Space
+
+__all__ = ["Columns", "Position", "columns_of", "in_columns", "taken_extents"]
+
+_NO_ROWS = np.zeros(0, np.int32)
+_NO_STARTS = np.zeros(0, np.int64)
+
+
+class Position(NamedTuple):
+    """An event, when it happened, and how far time had come by then."""
+
+    event: Event
+    at: Micros
+    now: Micros
+
+
+class Columns(NamedTuple):
+    """A row for each position and group that counts it, or one that none counts."""
+
+    items: Any
+    xs: Any
+    ys: Any
+    starts: Any = _NO_STARTS
+    """Where the fences that an extended position may be in begin among `rows`."""
+    rows: Any = _NO_ROWS
+
+
+def in_columns(tracks: Any, numbers: Any, first: int, ats: Any, nows: Any, expires: Any) -> Any:
+    """Items of points; `numbers` counts positions, `first` is the number of the first of all."""
+    items = np.zeros((len(tracks), steps.ITEM_COLUMNS), np.int64)
+    items[:, steps.I_TRACK] = tracks
+    items[:, steps.I_STEP] = 2 * numbers + 1
+    items[:, steps.I_AT] = ats
+    items[:, steps.I_NOW] = nows
+    items[:, steps.I_SEQ] = first + numbers
+    items[:, steps.I_EXPIRES] = expires
+    items[:, steps.I_KIND] = geometry.POINT
+    return items
+
+
+def columns_of(
+    positions: Sequence[Position], first: int, groups: Groups, tracks: Tracks, arrays: Arrays,
+    space: Space,
+) -> Columns:  # fmt: skip
+    """The columns of some positions, of which the first has a number."""
+    sole = groups.sole
+    if sole is not None:
+        made = _of_points(positions, first, sole, tracks)
+        if made is not None:
+            return made
+    return _of_any(positions, first, groups, tracks, arrays, space)
+
+
+def _of_points(
+    positions: Sequence[Position], first: int, group: Group, tracks: Tracks
+) -> Columns | None:
+    """Where one group counts everything: None if some positions are extended."""
+    name, known = group.key[0], group.objects
+    rows: list[int] = []
+    xs: list[float] = []
+    ys: list[float] = []
+    for position in positions:
+        event = position[0]
+        place = event.location
+        if type(place) is not Point:
+            if place is not None:
+                return None
+            rows.append(-1)
+            xs.append(0.0)
+            ys.append(0.0)
+            continue
+        value = event.attributes.get(name)
+        # 1 finds 1.0, and TRUE must not.
+        track = None if value is None or value is True or value is False else known.get(value)
+        if track is None:
+            who = object_of(event.attributes, name)
+            track = -1 if who is None else tracks.new(group, who)
+        rows.append(track)
+        xs.append(place.x)
+        ys.append(place.y)
+    items = in_columns(
+        rows, np.arange(len(rows)), first, [p[1] for p in positions], [p[2] for p in positions],
+        [FOREVER if p[0].expires is None else p[0].expires for p in positions],
+    )  # fmt: skip
+    return Columns(items, np.array(xs), np.array(ys))
+
+
+def _of_any(
+    positions: Sequence[Position], first: int, groups: Groups, tracks: Tracks, arrays: Arrays,
+    space: Space,
+) -> Columns:  # fmt: skip
+    events = [position.event for position in positions]
+    found = [groups.counting(events[0])] if len(events) == 1 else groups.counting_many(events)
+    rows: list[tuple[int, ...]] = []
+    xs: list[float] = []
+    ys: list[float] = []
+    extended: dict[int, tuple[Event, int]] = {}
+    for number, (position, counting) in enumerate(zip(positions, found, strict=True)):
+        event, at, now = position
+        expires = FOREVER if event.expires is None else event.expires
+        nobody: list[tuple[Group | None, Object]] = [(None, "")]
+        for group, who in counting or nobody:
+            track, kind, offset, x, y = -1, geometry.POINT, 0, 0.0, 0.0
+            if group is not None:
+                kind, offset, x, y = tracks.encoded(event)
+                known = group.objects.get(who)
+                track = tracks.new(group, who) if known is None else known
+                if kind != geometry.POINT:
+                    extended[len(rows)] = event, group.row
+            rows.append((track, 2 * number + 1, at, now, first + number, expires, kind, offset))
+            xs.append(x)
+            ys.append(y)
+    made = Columns(np.array(rows, np.int64).reshape(-1, 8), np.array(xs), np.array(ys))
+    return _with_near(made, extended, arrays, space) if extended else made
+
+
+def _with_near(
+    made: Columns, extended: dict[int, tuple[Event, int]], arrays: Arrays, space: Space
+) -> Columns:
+    """With the fences that extended positions may be in."""
+    counts = np.zeros(len(made.items) + 1, np.int64)
+    parts = []
+    for i, (event, group) in extended.items():
+        place = event.location
+        assert place is not None
+        assert not isinstance(place, Point)
+        near = [
+            ground.near(arrays.packed, group, np.array(box)) for box in search_boxes(place, space)
+        ]
+        found = np.unique(np.concatenate(near)) if near else _NO_ROWS
+        parts.append(found)
+        counts[i + 1] = found.size
+    return made._replace(starts=counts.cumsum(), rows=np.concatenate(parts).astype(np.int32))
+
+
+def taken_extents(made: Columns, events: Sequence[Event], first: int) -> dict[int, Event]:
+    """Offset → event of the extended positions."""
+    wide = made.items[made.items[:, steps.I_KIND] != geometry.POINT]
+    return {
+        offset: events[seq - first]
+        for offset, seq in wide[:, [steps.I_OFFSET, steps.I_SEQ]].tolist()
+    }

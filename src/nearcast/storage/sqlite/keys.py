@@ -1,0 +1,76 @@
+"""API keys: only their digests are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Literal, NamedTuple, get_args
+
+from nearcast.clock import Micros
+from nearcast.errors import UnknownIdError, ValidationError
+from nearcast.model.events import check_id
+from nearcast.storage.sqlite.database import Database
+
+__all__ = ["ROLES", "Key", "Keys", "Role"]
+
+Role = Literal["publish", "subscribe", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_PREFIX = "nck_"
+_ADD = """
+    INSERT INTO keys SELECT number, ?, ?, ?, ? FROM tenants WHERE name = ?
+"""
+_FIND = """
+    SELECT name, role, subscriber, made FROM keys JOIN tenants ON tenant = number WHERE digest = ?
+"""
+
+
+class Key(NamedTuple):
+    """What a key allows."""
+
+    tenant: str
+    role: Role
+    subscriber: str | None
+    made: Micros
+
+
+class Keys:
+    """The keys of a database. A key has 256 random bits, so a plain digest of it is safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __len__(self) -> int:
+        return int(self._database.value("SELECT count(*) FROM keys"))
+
+    def create(
+        self, role: Role, now: Micros, *, tenant: str = "", subscriber: str | None = None
+    ) -> str:
+        """A new key, committed; nobody can read it again."""
+        if role not in ROLES:
+            raise ValidationError("role", role, f"choose one of {', '.join(ROLES)}")
+        if role == "subscribe":
+            check_id(subscriber, "subscriber")
+        elif subscriber is not None:
+            raise ValidationError("subscriber", subscriber, "only role subscribe is bound to one")
+        key = _PREFIX + secrets.token_urlsafe(32)
+        self._database.stage("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
+        self._database.stage(_ADD, (_digest(key), role, subscriber, now, tenant))
+        self._database.flush()
+        return key
+
+    def find(self, key: str) -> Key | None:
+        """What a key allows; None if it is not one of ours."""
+        for tenant, role, subscriber, made in self._database.rows(_FIND, (_digest(key),)):
+            return Key(tenant, role, subscriber, made)
+        return None
+
+    def revoke(self, key: str) -> None:
+        """A key allows nothing any more; raises UnknownIdError."""
+        if self.find(key) is None:
+            raise UnknownIdError("key", key[: len(_PREFIX) + 4], "it may be revoked already")
+        self._database.stage("DELETE FROM keys WHERE digest = ?", (_digest(key),))
+        self._database.flush()
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=32).digest()

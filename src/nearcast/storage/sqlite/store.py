@@ -1,0 +1,444 @@
+"""The broker's store in a SQLite file: one tenant's part of it."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nearcast.broker.past import REMEMBERED
+from nearcast.broker.ports import (
+    Acknowledged,
+    Change,
+    Closed,
+    Detecting,
+    Expired,
+    Fenced,
+    Gone,
+    Input,
+    Kept,
+    Moved,
+    Page,
+    Published,
+    Reached,
+    SavedPatterns,
+    State,
+    Subscribed,
+    Told,
+    Traced,
+    Unsubscribed,
+)
+from nearcast.broker.replies import Notification
+from nearcast.broker.subscriptions import Sealed, Subscriptions
+from nearcast.clock import FOREVER, NEVER, Micros
+from nearcast.cpsl.instances import CompositeEvent
+from nearcast.errors import StoreError
+from nearcast.fences.groups import Key, key_of
+from nearcast.matcher import Matcher
+from nearcast.model.events import Event
+from nearcast.model.geometry import Around, Point
+from nearcast.storage import rows
+from nearcast.storage.sqlite import statements as sql
+from nearcast.storage.sqlite.database import Database
+from nearcast.storage.sqlite.retention import Retention, Sweeper
+from nearcast.storage.sqlite.snapshot import Snapshot
+
+__all__ = ["SqliteStore"]
+
+
+class SqliteStore:
+    """What one tenant's broker remembers, in a `Database` that others may share.
+
+    Staging encodes values and costs some microseconds a change; `flush` commits what all
+    stores of the database have staged. Beside the file it keeps in memory the entry of every
+    live event and the number of every subscriber that was told something.
+    """
+
+    def __init__(
+        self, database: Database, tenant: str = "", *, retention: Retention | None = None
+    ) -> None:
+        self._database = database
+        self._tenant = self._number_of(tenant)
+        self._now: Micros | None = None
+        self._entry = 0
+        self._arrived = 0
+        self._version = 0
+        self._kinds: dict[str, str] = {}
+        """The kind of what is no plain subscription, by id."""
+        self._entries: dict[str, int] = {}
+        """The log's entry of every live event, by key."""
+        self._paired: set[int] = set()
+        """Entries of which `told` speaks."""
+        self._boxes: dict[str, int] = {}
+        """The number of every subscriber that has an outbox."""
+        self._cursors: dict[str, int] = {}
+        self._touched: dict[str, int] = {}
+        """Subscribers with new notifications, and the last number of each."""
+        self._fences: dict[str, tuple[int, Key]] = {}
+        """A number of its own for every fence, and what it counts."""
+        self._traced: dict[tuple[int, str], str | None] = {}
+        """What fences know since the last commit, by what they count and whom; None: forgotten."""
+        self._fresh: dict[int, tuple[int, str, Event]] = {}
+        """By identity, events that came since the last commit: their entry and text."""
+        self._saved_at = 0
+        """The last entry of which what was saved of patterns knows."""
+        self._facts: dict[str, Any] = {}
+        self._snapshot = Snapshot(database, self._tenant)
+        self._sweeper = Sweeper(database, self._tenant, retention or Retention())
+        database.before_commit(self._finish)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], **settings: Any) -> SqliteStore:
+        """The store of the one tenant that an embedded broker has, in a file made if need be."""
+        return cls(Database(path), **settings)
+
+    @property
+    def database(self) -> Database:
+        """The file."""
+        return self._database
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a subscription; never used twice."""
+        return self._version
+
+    def agree(self, name: str, value: str) -> None:
+        """Refuse to be opened with another setting than the one it was made with."""
+        known = self._fact(name)
+        if known is None:
+            self._set_fact(name, value)
+            self._database.flush()
+        elif known != value:
+            raise StoreError(
+                f"{self._database.path}: made with {name}={known!r}, and not {value!r}; "
+                "open it as it was made, or name another file"
+            )
+
+    def _number_of(self, tenant: str) -> int:
+        found = self._database.value("SELECT number FROM tenants WHERE name = ?", (tenant,))
+        if found is None:
+            self._database.stage("INSERT INTO tenants (name) VALUES (?)", (tenant,))
+            self._database.flush()
+            found = self._database.value("SELECT number FROM tenants WHERE name = ?", (tenant,))
+        return int(found)
+
+    def _fact(self, name: str) -> Any:
+        query = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
+        return self._database.value(query, (self._tenant, name))
+
+    def _set_fact(self, name: str, value: Any) -> None:
+        self._database.stage(sql.SET_FACT, (self._tenant, name, value))
+
+    # -- loading -------------------------------------------------------------------
+
+    def load(self) -> State:
+        """Everything that was committed. O(what is there)."""
+        state = State(now=self._fact("now"))
+        self._now = state.now
+        # Counters are kept, not found: what had the greatest number may be gone.
+        self._entry = self._fact("entry") or 0
+        self._arrived = self._fact("arrived") or 0
+        self._version = self._fact("version") or 0
+        self._load_things(state)
+        self._load_events(state)
+        self._load_boxes(state)
+        for name, x, y, at in self._all(sql.PLACES):
+            state.places[name] = Moved(name, Point(x, y), at)
+        self._load_objects(state)
+        self._load_inputs(state)
+        return state
+
+    def _all(self, query: str, *more: Any) -> Iterator[tuple[Any, ...]]:
+        return self._database.rows(query, (self._tenant, *more))
+
+    def _load_things(self, state: State) -> None:
+        kept = Subscriptions(rows.subscription_opened, rows.subscriptions_to_table)
+        for id, kind, subscriber, expires, changed, body in self._all(sql.THINGS):
+            if kind == "composite":
+                self._kinds[id] = kind
+                state.composites[id] = rows.composite_from_text(id, subscriber, body)
+            elif kind == "fence":
+                known = rows.fence_from_text(id, subscriber, expires, body)
+                self._fences[id] = changed, key_of(known.fence)
+                state.fences[id] = known
+            else:
+                kept.seal(id, Sealed(subscriber, expires, kind == "moving", body))
+        state.subscriptions = kept
+        state.matcher = self._snapshot.load(kept)
+
+    def _load_events(self, state: State) -> None:
+        by_entry: dict[int, str] = {}
+        for key, entry, body in self._all(sql.LIVE):
+            self._entries[key] = entry
+            by_entry[entry] = key
+            state.events[key] = rows.event_from_text(body)
+        for subscription, entry in self._all(sql.PAIRS):
+            self._paired.add(entry)
+            state.told.setdefault(by_entry[entry], set()).add(subscription)
+        past = list(self._all(sql.PAST, NEVER if state.now is None else state.now, REMEMBERED))
+        state.expired = OrderedDict(
+            (key, (content, until)) for key, content, until in reversed(past)
+        )
+
+    def _load_objects(self, state: State) -> None:
+        state.closed = self._fact("closed")
+        keys = {rows.group_digest(key): key for _, key in self._fences.values()}
+        for digest, who, body in self._all(sql.OBJECTS):
+            if digest not in keys:  # nothing counts its positions any more
+                self._database.stage(sql.DROP_OBJECT, (self._tenant, digest, who))
+                continue
+            key, who = keys[digest], rows.value_from_text(who)
+            state.objects[key, who] = rows.object_from_text(key, who, body, self._fences)
+
+    def _load_boxes(self, state: State) -> None:
+        for name, number, last, acknowledged in self._all(sql.BOXES):
+            self._boxes[name] = number
+            self._cursors[name] = acknowledged
+            state.numbers[name] = last
+
+    def _load_inputs(self, state: State) -> None:
+        saved = list(self._all(sql.SAVED, "patterns"))
+        if not saved:
+            return
+        ((entry, state.patterns),) = saved
+        self._saved_at = entry
+        if state.composites:
+            for kind, at, body in self._all(sql.INPUTS, entry):
+                state.inputs.append(Input(at, _input(kind, at, body)))
+
+    # -- changing ------------------------------------------------------------------
+
+    def stage(self, changes: Sequence[Change]) -> None:
+        """Encode changes for the next flush."""
+        for change in changes:
+            _STAGES[type(change)](self, change)
+
+    def flush(self) -> None:
+        """Commit what is staged; on disk when this returns."""
+        self._database.flush()
+
+    def keep(self, matcher: Matcher) -> None:
+        """Save a matcher beside the file, if that spares a restart something."""
+        self._snapshot.save(matcher, self._version)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    def _finish(self) -> None:
+        """Stage what is written once a transaction, however often it has changed."""
+        for name, last in self._touched.items():
+            number = self._boxes[name]
+            self._database.stage(sql.SET_LAST, (self._tenant, name, number, last))
+        self._touched.clear()
+        for (digest, who), body in self._traced.items():
+            if body is None:
+                self._database.stage(sql.DROP_OBJECT, (self._tenant, digest, who))
+            else:
+                self._database.stage(sql.PUT_OBJECT, (self._tenant, digest, who, body))
+        self._traced.clear()
+        self._fresh.clear()
+        # Only while something is detected or watched must its inputs be given again.
+        self._sweeper.needed = self._saved_at if self._kinds else FOREVER
+        self._sweeper.sweep(self._now, self._facts)
+        for name, value in self._facts.items():
+            self._set_fact(name, value)
+        self._facts.clear()
+
+    def _log(self, kind: str, body: str) -> int:
+        self._entry += 1
+        self._facts["entry"] = self._entry
+        self._database.stage(sql.ADD_ENTRY, (self._tenant, self._entry, kind, self._now, body))
+        return self._entry
+
+    def _put(
+        self, id: str, kind: str, subscriber: str | None, expires: int | None, body: str
+    ) -> None:
+        self._arrived += 1
+        self._version += 1
+        self._facts["arrived"], self._facts["version"] = self._arrived, self._version
+        row = (id, kind, subscriber, expires, self._arrived, self._version, body)
+        self._database.stage(sql.PUT_THING, (self._tenant, *row))
+
+    def _subscribed(self, change: Subscribed) -> None:
+        s = change.subscription
+        kind = "moving" if isinstance(s.region, Around) else "subscription"
+        self._put(s.id, kind, s.subscriber, s.expires, rows.subscription_to_text(s))
+
+    def _detecting(self, change: Detecting) -> None:
+        c = change.composite
+        body = rows.composite_to_text(c)
+        self._kinds[c.id] = "composite"
+        self._put(c.id, "composite", c.subscriber, None, body)
+        self._log("detect", rows.pair_to_text(c.id, body))
+
+    def _unsubscribed(self, change: Unsubscribed) -> None:
+        if self._kinds.pop(change.id, None) == "composite":
+            self._log("end", change.id)
+        self._fences.pop(change.id, None)
+        self._version += 1
+        self._facts["version"] = self._version
+        self._database.stage(sql.DROP_THING, (self._tenant, change.id))
+        if self._snapshot.there:
+            self._database.stage(sql.ADD_REMOVED, (self._tenant, change.id, self._version))
+        self._database.stage(sql.DROP_PAIRS_OF_THING, (self._tenant, change.id))
+
+    def _fenced(self, change: Fenced) -> None:
+        fence = change.known.fence
+        body = rows.fence_to_text(change.known)
+        self._put(fence.id, "fence", fence.subscriber, fence.expires, body)
+        self._fences[fence.id] = self._version, key_of(fence)
+
+    def _object_traced(self, change: Traced) -> None:
+        known = change.known
+        body = None
+        if known.event is not None:
+            _, text, _ = self._fresh.get(id(known.event)) or (0, rows.event_to_text(known.event), 0)
+            body = rows.object_to_text(known, text, self._fences)
+        self._traced[rows.group_digest(known.key), rows.value_to_text(known.object)] = body
+
+    def _closed(self, change: Closed) -> None:
+        self._facts["closed"] = change.at
+
+    def _published(self, change: Published) -> None:
+        event = change.event
+        kind = "composite" if isinstance(event, CompositeEvent) else "event"
+        text = rows.event_to_text(event)
+        entry = self._log(kind, text)
+        if self._fences:
+            self._fresh[id(event)] = entry, text, event
+        self._entries[event.key] = entry
+        self._database.stage(sql.PUT_EVENT, (self._tenant, event.key, entry))
+
+    def _gone(self, change: Gone) -> None:
+        self._over(change.key)
+        self._database.stage(sql.DROP_EVENT, (self._tenant, change.key))
+
+    def _expired(self, change: Expired) -> None:
+        self._over(change.key)
+        row = (change.content, change.until, self._tenant, change.key)
+        self._database.stage(sql.EXPIRE_EVENT, row)
+
+    def _over(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry in self._paired:
+            self._paired.remove(entry)
+            self._database.stage(sql.DROP_PAIRS_OF_ENTRY, (self._tenant, entry))
+
+    def _told(self, change: Told) -> None:
+        told = change.notification
+        if told.subscriber is None or told.seq is None:
+            return
+        number = self._boxes.get(told.subscriber)
+        if number is None:
+            number = self._boxes[told.subscriber] = len(self._boxes) + 1
+        self._touched[told.subscriber] = told.seq
+        extra = None
+        if told.transition is None:
+            entry = self._entries[told.event.key]
+        else:
+            entry = self._entry_of(told.event)
+            extra = rows.value_to_text([told.transition, told.object])
+        row = (self._tenant, number, told.seq, told.subscription_id, entry, told.at, extra)
+        self._database.stage(sql.ADD_TOLD, row)
+
+    def _entry_of(self, event: Event) -> int:
+        """The entry of a position. It may have come long ago: then it is entered once more."""
+        fresh = self._fresh.get(id(event))
+        if fresh is None:
+            text = rows.event_to_text(event)
+            fresh = self._fresh[id(event)] = self._log("position", text), text, event
+        return fresh[0]
+
+    def _kept(self, change: Kept) -> None:
+        for key in change.keys:
+            entry = self._entries[key]
+            self._paired.add(entry)
+            self._database.stage(sql.ADD_PAIR, (self._tenant, change.subscription_id, entry))
+
+    def _acknowledged(self, change: Acknowledged) -> None:
+        if change.upto <= self.cursor(change.subscriber):
+            return
+        self._cursors[change.subscriber] = change.upto
+        number = self._boxes[change.subscriber]
+        row = (self._tenant, change.subscriber, number, change.upto, change.upto)
+        self._database.stage(sql.SET_CURSOR, row)
+        self._database.stage(sql.DROP_TOLD, (self._tenant, number, change.upto))
+
+    def _moved(self, change: Moved) -> None:
+        place = change.place
+        row = (self._tenant, change.subscriber, place.x, place.y, change.at)
+        self._database.stage(sql.PUT_PLACE, row)
+
+    def _reached(self, change: Reached) -> None:
+        self._now = self._facts["now"] = change.now
+        if change.closing:
+            self._log("close", "")
+
+    def _saved(self, change: SavedPatterns) -> None:
+        self._saved_at = self._entry
+        row = (self._tenant, "patterns", self._entry, change.patterns)
+        self._database.stage(sql.PUT_SAVED, row)
+
+    # -- reading -------------------------------------------------------------------
+
+    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
+        """Committed notifications with greater numbers."""
+        number = self._boxes.get(subscriber)
+        if number is None:
+            return Page((), after)
+        found = []
+        for seq, thing, at, extra, body in self._all(sql.OUTBOX, number, after, limit):
+            transition, who = (None, None) if extra is None else rows.value_from_text(extra)
+            event = rows.event_from_text(body)
+            found.append(Notification(thing, subscriber, event, at, transition, who, seq))
+        known = max(after, self.cursor(subscriber))
+        if found:
+            first, last = found[0].seq or 0, found[-1].seq or 0
+            return Page(tuple(found), last, max(0, first - 1 - known))
+        told = self._database.value(sql.LAST, (self._tenant, subscriber)) or 0
+        return Page((), max(after, told), max(0, told - known))
+
+    def cursor(self, subscriber: str) -> int:
+        """The number up to which a subscriber has acknowledged."""
+        return self._cursors.get(subscriber, 0)
+
+    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+        """Events in the order they came, as far as they are kept."""
+        found = self._all(sql.LOG, after, limit)
+        return [(entry, rows.event_from_text(body)) for entry, body in found]
+
+
+def _input(kind: str, at: Micros | None, body: str) -> Any:
+    match kind:
+        case "event" | "composite":
+            return Published(rows.event_from_text(body))
+        case "detect":
+            id, text = rows.pair_from_text(body)
+            return Detecting(rows.composite_from_text(id, None, text))
+        case "end":
+            return Unsubscribed(body)
+        case "close":
+            assert at is not None
+            return Reached(at, True)
+    raise StoreError(f"the log has an entry of the kind {kind!r}, which this release does not know")
+
+
+_STAGES: dict[type[Any], Any] = {
+    Subscribed: SqliteStore._subscribed,
+    Detecting: SqliteStore._detecting,
+    Fenced: SqliteStore._fenced,
+    Traced: SqliteStore._object_traced,
+    Closed: SqliteStore._closed,
+    Unsubscribed: SqliteStore._unsubscribed,
+    Published: SqliteStore._published,
+    Gone: SqliteStore._gone,
+    Expired: SqliteStore._expired,
+    Told: SqliteStore._told,
+    Kept: SqliteStore._kept,
+    Acknowledged: SqliteStore._acknowledged,
+    Moved: SqliteStore._moved,
+    Reached: SqliteStore._reached,
+    SavedPatterns: SqliteStore._saved,
+}

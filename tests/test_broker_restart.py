@@ -1,0 +1,148 @@
+"""Patterns and fences over restarts: the history is that of a broker that never stopped."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcast import Box, Broker, Composite, Event, Fence, Point, Subscription
+from nearcast.broker import service
+from nearcast.broker.memory import MemoryStore
+from nearcast.errors import DuplicateIdError, StoreError, UnknownIdError
+from tests.stores import STORES, Opener
+
+S = 1_000_000
+PATTERNS = (
+    "=|(ARITH: a = 1; 60)(ARITH: a = 2)",
+    "!(ARITH: a = 1; PT20S)(ARITH: a = 3)",
+    "Q(3)(ARITH: a > 1)",
+    "P(PT10S)(ARITH: a = 1)",
+    "=|(STRING: composite = \"c0\"; 90)(ARITH: a = 2)",
+    "!(STRING: composite = \"c1\"; PT15S)(STRING: composite = \"c0\")",
+)  # fmt: skip
+MODES = ("first-matching", "chronicle", "recent", "continuous", "cumulative")
+
+
+def calls(seed: int, length: int) -> list[tuple[str, tuple[Any, ...]]]:
+    rng = random.Random(seed)
+    made: list[tuple[str, tuple[Any, ...]]] = []
+    now = 0
+    if rng.random() < 0.5:  # patterns that come before there is a time
+        made.append(("detect", (Composite("c0", "ops", PATTERNS[0]),)))
+    made.append(("subscribe", (Subscription("s1", "ann", "composite = 'c0' OR a = 3"),)))
+    for step in range(length):
+        now += rng.choice((0, 0, 1, 3, 11)) * S
+        dice = rng.random()
+        if dice < 0.7:
+            end = rng.choice((None, now, now, max(0, now - 2 * S)))
+            start = None if end is None or rng.random() < 0.6 else max(0, end - 3 * S)
+            made.append(("publish", (Event(
+                f"e{step}", {"a": rng.choice((1, 2, 3))}, (), Point(rng.randrange(3), 0),
+                start=start, end=end, expires=rng.choice((None, now + 4 * S)),
+            ),)))  # fmt: skip
+        elif dice < 0.82:
+            made.append(("advance", (now,)))
+        elif dice < 0.94:
+            text, mode = rng.choice(PATTERNS), rng.choice(MODES)
+            made.append(("detect", (Composite(f"c{rng.randrange(3)}", "ops", text, mode),)))  # type: ignore[arg-type]
+        else:
+            made.append(("unsubscribe", (rng.choice(("c0", "c1", "c2")),)))
+    return made
+
+
+def answer(broker: Broker, call: tuple[str, tuple[Any, ...]]) -> Any:
+    verb, given = call
+    try:
+        return [(t.subscription_id, t.event, t.at, t.seq) for t in getattr(broker, verb)(*given)]
+    except (UnknownIdError, DuplicateIdError, ValueError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("store", STORES)
+def test_a_restart_is_not_noticed(
+    tmp_path: Path, store: str, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    rng = random.Random(seed)
+    monkeypatch.setattr(service, "_FEW_INPUTS", rng.choice((0, 3, 10, 5000)))
+    settings: dict[str, Any] = rng.choice(
+        ({}, {"lateness": 3}, {"composite_life": 5}, {"composite_life": 0})
+    )
+    opener = STORES[store](tmp_path)
+    steady = Broker("planar", store=MemoryStore(), **settings)
+    broker = Broker("planar", store=opener(), **settings)
+    for call in calls(seed, 70):
+        assert answer(broker, call) == answer(steady, call), call
+        if rng.random() < 0.3:
+            broker.close()
+            broker = Broker("planar", store=opener(), **settings)
+            broker.check_invariants()
+    assert broker.late == steady.late
+    broker.close()
+
+
+@pytest.fixture(params=STORES)
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    return STORES[request.param](tmp_path)
+
+
+def test_what_is_given_again_is_bounded(opener: Opener, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(service, "_FEW_INPUTS", 10)
+    broker = Broker("planar", store=opener())
+    broker.detect(Composite("c0", "ops", PATTERNS[0]))
+    most = 0
+    for i in range(60):
+        broker.publish(Event(f"e{i}", {"a": 2}, end=i))
+        broker.close()
+        store = opener()
+        most = max(most, len(store.load().inputs))
+        store.close()
+        broker = Broker("planar", store=opener())
+    assert 5 < most <= 12
+    broker.close()
+
+
+def test_another_lateness_counts_from_the_restart_on(opener: Opener):
+    with Broker("planar", store=opener(), lateness=10) as broker:
+        broker.detect(Composite("c0", "ops", PATTERNS[0]))
+        broker.publish(Event("e1", {"a": 1}, end=1 * S))
+        broker.publish(Event("e2", {"a": 2}, end=2 * S))
+    with Broker("planar", store=opener()) as broker:
+        (told,) = broker.advance(3 * S)
+        assert told.event.parts == ("e1", "e2")  # type: ignore[attr-defined]
+
+
+def test_a_log_that_its_events_do_not_lead_to_is_refused(tmp_path: Path):
+    file = tmp_path / "x.db"
+    with Broker.open(file, "planar") as broker:
+        broker.detect(Composite("c0", "ops", PATTERNS[0]))
+        broker.publish(Event("e1", {"a": 1}, end=1 * S))
+        assert len(broker.publish(Event("e2", {"a": 2}, end=2 * S))) == 1
+    from nearcast.storage.sqlite import Database
+
+    database = Database(file)
+    database.stage("UPDATE log SET body = replace(body, '\"a\":1', '\"a\":7')", ())
+    database.flush()
+    database.close()
+    with pytest.raises(StoreError, match="restore a backup"):
+        Broker.open(file, "planar")
+
+
+def test_fences_go_on_after_a_restart(opener: Opener):
+    """Who is inside is known, and so is a position that has expired meanwhile."""
+    broker = Broker("planar", store=opener())
+    on = {"enter", "exit", "lost"}
+    broker.subscribe(Fence("f", "ann", "car", Box(0, 0, 1, 1), on=on, lost=60))
+    for car in ("a", "b"):
+        at = Event(car, {"car": car}, (), Point(0, 0), end=0, expires=5 * S)
+        assert [told.transition for told in broker.publish(at)] == ["enter"]
+    broker.close()
+    again = Broker("planar", store=opener())
+    left = Event("a2", {"car": "a"}, (), Point(5, 5), end=30 * S)
+    assert [(told.object, told.transition) for told in again.publish(left)] == [("a", "exit")]
+    (lost,) = again.advance(61 * S)
+    assert (lost.object, lost.transition, lost.event.id, lost.seq) == ("b", "lost", "b", 4)
+    assert [told.seq for told in again.notifications("ann").notifications] == [1, 2, 3, 4]
