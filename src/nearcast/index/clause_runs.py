@@ -84,7 +84,7 @@ def arrange_into(
         part, end = parts[number], int(ends[number])
         begin = end - part.predicates
         out = attr[begin:end], low[begin:end], high[begin:end]
-        _, start = arrange.arrange_to(*part.given(), out=out)
+        _, start = arrange.arrange_to(part.given(), out)
         starts[number] = start[:-1] + begin
 
     with ThreadPoolExecutor(parallel_threads()) as pool:

@@ -88,18 +88,17 @@ def arrange(offsets: Any, attr: Any, low: Any, high: Any, box: Any, bottom: Any,
     total = attr.size + 2 * np.count_nonzero(box[:, 0] == box[:, 0])
     # NumPy asks for huge pages, a kernel would not: 50,000 page faults for a million rows.
     made = np.empty(total, np.int32), np.empty(total), np.empty(total)
-    rows, start = arrange_to(offsets, attr, low, high, box, bottom, top, made)
+    rows, start = arrange_to((offsets, attr, low, high, box, bottom, top), made)
     return rows, start, *(array[: start[-1]] for array in made)
 
 
-def arrange_to(
-    offsets: Any, attr: Any, low: Any, high: Any, box: Any, bottom: Any, top: Any, out: Any
-) -> Any:
-    """(clause → row, offsets) of `arrange`; attr, low and high go to `out`."""
+def arrange_to(given: tuple[Any, ...], out: tuple[Any, Any, Any]) -> Any:
+    """(clause → row, offsets) of `arrange`, which is `given`; attr, low and high go to `out`."""
+    offsets, attr, low, high, box, bottom, top = given
     if not box.shape[0]:
         box = np.full((offsets.size - 1, 4), np.nan)
-    given = (frozen(each) for each in (offsets, attr, low, high, box))  # of one type, whose ever
-    return _arrange(*given, bottom, top, *out)
+    read = (frozen(each) for each in (offsets, attr, low, high, box))  # of one type, whose ever
+    return _arrange(*read, bottom, top, *out)
 
 
 def frozen(array: Any) -> Any:
