@@ -42,7 +42,7 @@ def told_by_all_kinds() -> list[Notification]:
                 end=1_000_000 * (number + 1),
                 expires=9_000_001,
                 source="/siren",
-            )  # fmt: skip
+            )
         )
     ]
 
@@ -60,12 +60,13 @@ def test_notifications_of_every_kind_come_back_as_they_were():
 
 def test_the_members_are_those_that_users_rely_on():
     said = [notification_to_json(told) for told in told_by_all_kinds()]
-    wanted = "seq subscription subscriber at event transition object parts".split()
+    wanted = ["seq", "subscription", "subscriber", "at", "event", "transition", "object", "parts"]
     assert all(list(each) == wanted for each in said)
     (fence, *_) = [each for each in said if each["subscription"] == "f"]
     assert (fence["seq"], fence["transition"], fence["object"]) == (1, "enter", 0)
     assert fence["at"] == "1970-01-01T00:00:01Z"
-    assert fence["event"]["source"] == "/siren" and fence["parts"] is None
+    assert fence["event"]["source"] == "/siren"
+    assert fence["parts"] is None
     (pattern,) = [each for each in said if each["subscription"] == "c"]
     assert pattern["parts"] == ["e0", "e1"]
 
