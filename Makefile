@@ -58,9 +58,8 @@ mutants: $(DEV) ## do the tests notice changes to the code? (MUTANTS="--only cps
 bench: $(DEV) ## one experiment (EXPERIMENT=ground), a record, plots and a report
 	@$(BIN)/nearcast bench $(EXPERIMENT)
 
-serve: ## the server: comes with the broker, not there yet
-	@echo "make serve: there is no server yet. It comes with the broker; CHANGELOG.md says when." >&2
-	@exit 1
+serve: $(CORE) ## the server, on the demo's city
+	@$(BIN)/nearcast serve --demo
 
 constraints: $(DEV) ## write the versions installed now into constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; \
@@ -75,12 +74,12 @@ clean: ## remove the environment and everything that was generated
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark,bench]'
+	@$(INSTALL) -c constraints.txt -e '.[spark,server,bench]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast and its tools into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark,text,bench]' --group dev
+	@$(INSTALL) -c constraints.txt -e '.[spark,text,server,bench]' --group dev
 	@touch $(CORE) $@
 
 # The first interpreter that answers and fits wins. The newest that fits is the newest for

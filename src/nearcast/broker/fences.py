@@ -76,6 +76,10 @@ class Fences:
         """Whether a fence follows this subscriber."""
         return subscriber in self._followed
 
+    def place_of(self, subscriber: str) -> Point | None:
+        """Where a subscriber was last, as far as that is remembered."""
+        return self._places.get(subscriber)
+
     # -- what comes ----------------------------------------------------------------
 
     def add(self, fence: Fence, now: Micros | None) -> list[Crossing]:

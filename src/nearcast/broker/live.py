@@ -8,6 +8,7 @@ from itertools import count
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
+from nearcast.model.geometry import Point
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["LiveEvents"]
@@ -29,6 +30,8 @@ class LiveEvents:
         self._over: set[str] = set()
         self._named: dict[str, list[str]] = {}
         """The keys of events that have a source, by id."""
+        self.publishers: dict[str, str] = {}
+        """Who published an event, by key, where that was said."""
         self._arrived = 0
 
     def __len__(self) -> int:
@@ -99,6 +102,7 @@ class LiveEvents:
 
     def _drop(self, key: str) -> Event:
         _, event = self._known.pop(key)
+        self.publishers.pop(key, None)
         if event.source is not None:
             named = self._named[event.id]
             named.remove(key)
@@ -116,6 +120,15 @@ class LiveEvents:
             return []
         found = self._matcher.match_subscription(subscription, now=now)
         return sorted(map(self._known.__getitem__, found), key=_number)
+
+    def matching_at(
+        self, subscription: Subscription, now: Micros | None, place: Point
+    ) -> list[Event]:
+        """Those that one who follows its subscriber would want, were that at a place."""
+        if not self._known:
+            return []
+        found = self._matcher.match_subscription(subscription, now=now, at=place)
+        return [event for _, event in sorted(map(self._known.__getitem__, found), key=_number)]
 
     def check_invariants(self) -> None:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""

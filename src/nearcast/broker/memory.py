@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
+from sys import maxsize
 
 from nearcast.broker.past import Past
 from nearcast.broker.ports import (
@@ -19,6 +21,7 @@ from nearcast.broker.ports import (
     Gone,
     Input,
     Kept,
+    Kind,
     Moved,
     Page,
     Published,
@@ -26,6 +29,7 @@ from nearcast.broker.ports import (
     SavedPatterns,
     State,
     Subscribed,
+    Thing,
     Told,
     Traced,
     Unsubscribed,
@@ -59,12 +63,16 @@ def applied(state: State, change: Change) -> None:
             state.composites.pop(id, None)
             for told in state.told.values():
                 told.discard(id)
-        case Published(event):
+        case Published(event, by):
             state.events[event.key] = event
+            if by is not None:
+                state.publishers[event.key] = by
         case Gone(key):
+            state.publishers.pop(key, None)
             state.events.pop(key, None)
             state.told.pop(key, None)
         case Expired(key, content, until):
+            state.publishers.pop(key, None)
             state.events.pop(key, None)
             state.told.pop(key, None)
             Past(state.expired).keep(key, content, until)
@@ -126,6 +134,20 @@ class NoStore:
         """Nothing is kept."""
         return ()
 
+    def offset(self, key: str | None = None) -> int:  # noqa: ARG002
+        """There is no log."""
+        return 0
+
+    def things(
+        self, kind: Kind, after: str, limit: int, subscriber: str | None  # noqa: ARG002
+    ) -> Sequence[Thing]:  # fmt: skip
+        """Nothing is kept."""
+        return ()
+
+    def count(self, subscriber: str) -> int:  # noqa: ARG002
+        """Nothing is kept."""
+        return 0
+
 
 class MemoryStore:
     """Remembers in memory: the contract of `Store` in the fewest lines; for tests and examples."""
@@ -134,6 +156,7 @@ class MemoryStore:
         self._state = State()
         self._staged: list[Change] = []
         self._log: list[Event] = []
+        self._offsets: dict[str, int] = {}
         self._outboxes: dict[str, list[Notification]] = {}
         self._cursors: dict[str, int] = {}
 
@@ -160,6 +183,9 @@ class MemoryStore:
         match change:
             case Published(event):
                 self._log.append(event)
+                self._offsets[event.key] = len(self._log)
+            case Gone(key) | Expired(key):
+                self._offsets.pop(key, None)
             case Told(told) if told.seq is not None:
                 self._outboxes.setdefault(told.subscriber or "", []).append(told)
             case Acknowledged(subscriber, upto):
@@ -187,6 +213,29 @@ class MemoryStore:
         """Events in the order they came; offsets count from 1."""
         after = max(after, 0)
         return list(enumerate(self._log[after : after + limit], after + 1))
+
+    def offset(self, key: str | None = None) -> int:
+        """Events are counted."""
+        if key is None:
+            return len(self._log) + sum(isinstance(each, Published) for each in self._staged)
+        return self._offsets[key]
+
+    def things(self, kind: Kind, after: str, limit: int, subscriber: str | None) -> list[Thing]:
+        """Things with greater ids."""
+        known: Mapping[str, Thing] = self._state.subscriptions
+        if kind == "composite":
+            known = self._state.composites
+        elif kind == "fence":
+            known = {id: each.fence for id, each in self._state.fences.items()}
+        later = sorted(id for id in known if id > after)
+        found = (known[id] for id in later)
+        mine = (each for each in found if subscriber in (None, each.subscriber))
+        return list(islice(mine, limit))
+
+    def count(self, subscriber: str) -> int:
+        """How many things are somebody's."""
+        kinds: tuple[Kind, ...] = ("subscription", "fence", "composite")
+        return sum(len(self.things(kind, "", maxsize, subscriber)) for kind in kinds)
 
 
 def _is_input(state: State, change: Change) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from nearcast.broker.draft import Draft
 from nearcast.broker.memory import NoStore
@@ -12,6 +13,8 @@ from nearcast.errors import NearcastError, StoppedError
 from nearcast.matcher import Matcher
 
 __all__ = ["Outlet"]
+
+T = TypeVar("T")
 
 
 class Outlet:
@@ -75,13 +78,13 @@ class Outlet:
             self._release()
         return draft.reply()
 
-    def together(self, calls: Iterable[Callable[[], Reply]]) -> list[Reply | NearcastError]:
+    def together(self, calls: Iterable[Callable[[], T]]) -> list[T | NearcastError]:
         """Make calls, and commit what they change at once; then their answers.
 
         A call that is refused has its error for an answer, and the others are made all the same.
         """
         self.check()
-        answers: list[Reply | NearcastError] = []
+        answers: list[T | NearcastError] = []
         self._together = True
         try:
             for call in calls:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from nearcast.broker.replies import Notification
 from nearcast.broker.subscriptions import Subscriptions
@@ -20,6 +20,7 @@ from nearcast.fences.groups import Key, Object
 from nearcast.fences.saved import KnownFence, KnownObject
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
+from nearcast.model.fences import Fence
 from nearcast.model.geometry import Point
 from nearcast.model.subscriptions import Subscription
 
@@ -33,6 +34,7 @@ __all__ = [
     "Gone",
     "Input",
     "Kept",
+    "Kind",
     "Moved",
     "Page",
     "Published",
@@ -42,10 +44,15 @@ __all__ = [
     "State",
     "Store",
     "Subscribed",
+    "Thing",
     "Told",
     "Traced",
     "Unsubscribed",
 ]
+
+#: What has an id of the one space of ids that somebody may end by it.
+Thing: TypeAlias = Subscription | Fence | Composite
+Kind: TypeAlias = Literal["subscription", "fence", "composite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,8 @@ class Published:
     """
 
     event: Event
+    by: str | None = None
+    """Who published it, where that is asked for: only then may somebody else not retract it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +203,8 @@ class State:
     composites: dict[str, Composite] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
     """Live events by key."""
+    publishers: dict[str, str] = field(default_factory=dict)
+    """Who published a live event, by key, where that was said."""
     fences: dict[str, KnownFence] = field(default_factory=dict)
     objects: dict[tuple[Key, Object], KnownObject] = field(default_factory=dict)
     """What fences know of whom."""
@@ -254,6 +265,15 @@ class Store(Protocol):
 
     def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
         """Events with offsets greater than `after`, in the order they came, at most `limit`."""
+
+    def offset(self, key: str | None = None) -> int:
+        """The offset of a live event in the log; without a key, that of the last entry staged."""
+
+    def things(self, kind: Kind, after: str, limit: int, subscriber: str | None) -> Sequence[Thing]:
+        """Committed things of a kind with greater ids, by id, at most `limit`; one's, or all."""
+
+    def count(self, subscriber: str) -> int:
+        """How many committed things a subscriber has, of any kind."""
 
 
 class Sink(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from nearcast.broker import parts
 from nearcast.broker.delivery import Delivery
@@ -39,6 +39,7 @@ from nearcast.broker.ports import (
     Traced,
     Unsubscribed,
 )
+from nearcast.broker.reading import Reading
 from nearcast.broker.replay import replay
 from nearcast.broker.replies import Reply
 from nearcast.broker.roster import Roster, follows
@@ -70,6 +71,7 @@ _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
 _expires = attrgetter("expires")
 
+T = TypeVar("T")
 #: What fences tell of several events: before the n-th under 2 n, with it under 2 n + 1.
 Told: TypeAlias = dict[int, list[Crossing]]
 
@@ -112,6 +114,9 @@ class Service:
         self._past = Past(OrderedDict())
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
+        self._by: str | None = None
+        """Who publishes the events of this call."""
+        self._published = 0
         self._since_saved = 0
         """How much patterns were given since the store has known what they wait for."""
         self._most_inputs = _FEW_INPUTS
@@ -119,6 +124,11 @@ class Service:
         self._outlet = Outlet(store, sinks)
         self._draft = self._outlet.draft()
         self._restore()
+        self.reading = Reading(
+            self._subscriptions, self._composites, self._fences, self._live, self._tracker,
+            self._outlet,
+        )  # fmt: skip
+        """Looks at what is there; changes nothing."""
 
     @property
     def space(self) -> Space:
@@ -147,6 +157,11 @@ class Service:
     def event_count(self) -> int:
         """How many events are live, as far as time has come."""
         return len(self._live)
+
+    @property
+    def published(self) -> int:
+        """How many events have come, repetitions not counted, since this broker was made."""
+        return self._published
 
     def __len__(self) -> int:
         """How many subscriptions, composites and fences there are."""
@@ -361,13 +376,14 @@ class Service:
 
     # -- events ------------------------------------------------------------------
 
-    def publish(self, event: Event) -> Reply:
+    def publish(self, event: Event, *, by: str | None = None) -> Reply:
         """An event happens: told to whoever wants it now, and live until it expires.
 
         An equal event under this id is live already, or has expired within the hour: nothing
         changes. A different one while that is live is a DuplicateIdError. Refused if its `end`
-        is too far ahead of the clock or too late.
+        is too far ahead of the clock or too late. `by` is who published it, for `reading`.
         """
+        self._by = by
         arrival = self._outlook().arrival(event)
         if arrival is None:
             self._begin()
@@ -376,12 +392,13 @@ class Service:
             self._happen(arrival, self._subscriptions.wanting(event, arrival.now))
         return self._answer()
 
-    def publish_many(self, events: Iterable[Event]) -> Reply:
+    def publish_many(self, events: Iterable[Event], *, by: str | None = None) -> Reply:
         """`publish` for many, as one by one and only faster; all of them or none.
 
         A bad one is a BatchError that names its row. The clock, if there is one, is read once.
         """
         given = _listed("events", events, Event)
+        self._by = by
         outlook = self._outlook()
         coming = outlook.arrivals(given)
         if given and self._timeline.clock is not None:
@@ -411,7 +428,7 @@ class Service:
         events, nows, until = some.events, some.nows, some.nows[-1]
         wanted, counts = self._subscriptions.wanting_all(events, nows)
         if self._draft.remembers:
-            self._draft.changes += map(Published, events)
+            self._draft.changes += map(Published, events, repeat(self._by))
         if told is None:
             of = chain.from_iterable(map(repeat, events, counts))
             at = chain.from_iterable(map(repeat, nows, counts))
@@ -424,6 +441,9 @@ class Service:
         if over:
             live = [e for e, at in zip(events, expires, strict=True) if at is None or at > until]
         self._live.add_all(live)
+        self._published += len(events)
+        if self._by is not None:
+            self._live.publishers.update((event.key, self._by) for event in live)
         ending = live if None not in expires else [e for e in live if e.expires is not None]
         self._timeline.ends_all([*map(_expires, ending)], "event", [e.key for e in ending])
         self._move_to(until, over=over)
@@ -479,8 +499,11 @@ class Service:
     ) -> None:  # fmt: skip
         """An event comes, now that time has come to it; `told`: what fences say of it."""
         event, start, end, now = arrival
-        self._note(Published, event)
+        self._note(Published, event, self._by)
+        self._published += 1
         self._enter(event, wanted)
+        if self._by is not None and event.key in self._live:
+            self._live.publishers[event.key] = self._by
         self._report(self._fences.take(event, end, now) if told is None else told)
         self._since_saved += 1
         if self._composites:
@@ -508,25 +531,13 @@ class Service:
         if source is not None:
             check_id(source, "source")
         self._begin()
-        key = self._key_of(event_id, source)
+        key = self.reading.event(event_id, source).key
         self._fences.gone(self._live.numbered(key)[1], retracted=True)
         self._live.retract(key)
         self._timeline.forget("event", key)
         self._tracker.expired(key, self._moment)
         self._note(Gone, key)
         return self._answer()
-
-    def _key_of(self, id: str, source: str | None) -> str:
-        """The key of a live event; an id alone means the one that has it."""
-        keys = self._live.under(id)
-        if source is not None:
-            wanted = Event(id, source=source).key
-            keys = [key for key in keys if key == wanted]
-        if not keys:
-            raise UnknownIdError("event", id, "it may have expired; check the id")
-        if len(keys) > 1:
-            raise ValidationError("event_id", id, f"{len(keys)} events have it: name the source")
-        return keys[0]
 
     def _remember(self, events: Sequence[Event], since: Micros = NEVER) -> None:
         """Events are over, and may be repeated. Composite events are published by nobody."""
@@ -727,11 +738,11 @@ class Service:
         draft, self._draft = self._draft, self._outlet.draft()
         return self._outlet.send(draft)
 
-    def together(self, calls: Iterable[Callable[[], Reply]]) -> list[Reply | NearcastError]:
+    def together(self, calls: Iterable[Callable[[], T]]) -> list[T | NearcastError]:
         """Make calls of this broker, and commit what they change in one transaction.
 
-        Answers, notifications and requests leave when that is done: one sync of the disk for
-        all. A call that is refused has its error for an answer; the others are made all the same.
+        A call may make several, and answer what it likes. Answers, notifications and requests
+        leave when that is done: one sync of the disk for all. A call that is refused has its error for an answer; the others are made all the same.
         """
         return self._outlet.together(calls)
 
@@ -789,6 +800,7 @@ class Service:
         for key, event in state.events.items():
             self._live.add(event)
             self._timeline.ends(event.expires, "event", key)
+        self._live.publishers.update(state.publishers)
         self._past = Past(state.expired)
         self._subscriptions.adopt(state.subscriptions, state.matcher)
         following = []

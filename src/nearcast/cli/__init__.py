@@ -1,4 +1,4 @@
-"""The command line: `nearcast demo`, `pipeline`, `bench`, `cpsl`, `doctor`, `backup`."""
+"""The command line: `nearcast demo`, `serve`, `keys`, `backup`, `bench` and the others."""
 
 from typing import TYPE_CHECKING, Any
 

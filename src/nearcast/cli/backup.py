@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nearcast.cli.beside import asked, is_served
 from nearcast.cli.console import result_console
 
 __all__ = ["backup"]
@@ -20,7 +21,8 @@ def backup(
 ) -> None:
     """Copy a store into a file, which is a store itself.
 
-    The copy is on disk, whole, when this is done. A store that a broker has open is refused.
+    The copy is on disk, whole, when this is done. Works beside a running server, which makes it
+    then; a store that another broker has open is refused.
 
     Examples:
 
@@ -35,9 +37,12 @@ def backup(
         raise ValidationError("store", store, "what is in memory only has no backup")
     if not path.exists():
         raise StoreError(f"{path}: there is no such store; name one with --store")
-    database = Database(path)
-    try:
-        database.backup(file)
-    finally:
-        database.close()
+    if is_served(store):
+        asked(store, "POST", "/v1/backup", {"file": str(file.absolute())})
+    else:
+        database = Database(path)
+        try:
+            database.backup(file)
+        finally:
+            database.close()
     result_console().print(f"{path} → {file}, {file.stat().st_size:,} bytes", soft_wrap=True)

@@ -16,7 +16,9 @@ from nearcast.cli.cpsl import cpsl
 from nearcast.cli.demo import demo
 from nearcast.cli.doctor import doctor
 from nearcast.cli.endings import told
+from nearcast.cli.keys import keys
 from nearcast.cli.pipeline import pipeline
+from nearcast.cli.serve import serve
 
 __all__ = ["app"]
 
@@ -69,4 +71,6 @@ app.command()(bench)
 app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
 app.command()(pipeline)
+app.command()(serve)
+app.add_typer(keys, name="keys")
 app.command()(backup)

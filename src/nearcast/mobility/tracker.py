@@ -403,6 +403,13 @@ class Tracker:
         known = self._movers.get(subscriber) or self._idle.get(subscriber)
         return 0 if known is None else known.epoch
 
+    def place_of(self, subscriber: str) -> Point | None:
+        """Where a subscriber reported last, as far as that is remembered."""
+        mover, idle = self._movers.get(subscriber), self._idle.get(subscriber)
+        if mover is not None and mover.motion is not None:
+            return Point(mover.motion.x, mover.motion.y)
+        return None if idle is None else Point(idle.x, idle.y)
+
     def impact_of(self, subscriber: str) -> Impact | None:
         """The impact region that belongs to it."""
         mover = self._movers.get(subscriber)

@@ -16,6 +16,7 @@ from nearcast.model.codec.events import (
     events_from_json,
     events_to_json,
 )
+from nearcast.model.codec.features import feature_from_json, feature_to_json
 from nearcast.model.codec.fences import (
     fence_from_json,
     fence_to_json,
@@ -62,6 +63,8 @@ __all__ = [
     "events_from_json",
     "events_to_arrow",
     "events_to_json",
+    "feature_from_json",
+    "feature_to_json",
     "fence_from_json",
     "fence_to_json",
     "fences_from_arrow",

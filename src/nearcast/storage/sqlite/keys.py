@@ -11,7 +11,7 @@ from nearcast.errors import UnknownIdError, ValidationError
 from nearcast.model.events import check_id
 from nearcast.storage.sqlite.database import Database
 
-__all__ = ["ROLES", "Key", "Keys", "Role"]
+__all__ = ["ROLES", "Key", "Keys", "Role", "digest_of", "name_of"]
 
 Role = Literal["publish", "subscribe", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -22,6 +22,10 @@ _ADD = """
 _FIND = """
     SELECT name, role, subscriber, made FROM keys JOIN tenants ON tenant = number WHERE digest = ?
 """
+_ALL = """
+    SELECT digest, name, role, subscriber, made FROM keys JOIN tenants ON tenant = number
+    ORDER BY made, digest
+"""
 
 
 class Key(NamedTuple):
@@ -31,6 +35,8 @@ class Key(NamedTuple):
     role: Role
     subscriber: str | None
     made: Micros
+    name: str
+    """What may be shown of it: enough to tell it from others, and of no use to anybody."""
 
 
 class Keys:
@@ -54,23 +60,45 @@ class Keys:
             raise ValidationError("subscriber", subscriber, "only role subscribe is bound to one")
         key = _PREFIX + secrets.token_urlsafe(32)
         self._database.stage("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
-        self._database.stage(_ADD, (_digest(key), role, subscriber, now, tenant))
+        self._database.stage(_ADD, (digest_of(key), role, subscriber, now, tenant))
         self._database.flush()
         return key
 
     def find(self, key: str) -> Key | None:
         """What a key allows; None if it is not one of ours."""
-        for tenant, role, subscriber, made in self._database.rows(_FIND, (_digest(key),)):
-            return Key(tenant, role, subscriber, made)
+        for tenant, role, subscriber, made in self._database.rows(_FIND, (digest_of(key),)):
+            return Key(tenant, role, subscriber, made, name_of(key))
         return None
 
-    def revoke(self, key: str) -> None:
-        """A key allows nothing any more; raises UnknownIdError."""
-        if self.find(key) is None:
-            raise UnknownIdError("key", key[: len(_PREFIX) + 4], "it may be revoked already")
-        self._database.stage("DELETE FROM keys WHERE digest = ?", (_digest(key),))
-        self._database.flush()
+    def all(self) -> list[tuple[bytes, Key]]:
+        """Every key behind its digest, in the order they were made."""
+        return [
+            (digest, Key(tenant, role, subscriber, made, _name(digest)))
+            for digest, tenant, role, subscriber, made in self._database.rows(_ALL)
+        ]
+
+    def revoke(self, key: str) -> bytes:
+        """A key, given by itself or its name, allows nothing any more; raises UnknownIdError.
+
+        Returns its digest.
+        """
+        for digest, known in self.all():
+            if key == known.name or digest == digest_of(key):
+                self._database.stage("DELETE FROM keys WHERE digest = ?", (digest,))
+                self._database.flush()
+                return digest
+        raise UnknownIdError("key", key[: len(_PREFIX) + 4], "it may be revoked already")
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.blake2b(key.encode(), digest_size=32).digest()
+def digest_of(key: str) -> bytes:
+    """What is kept of a key."""
+    return hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=32).digest()
+
+
+def name_of(key: str) -> str:
+    """What may be shown of a key."""
+    return _name(digest_of(key))
+
+
+def _name(digest: bytes) -> str:
+    return digest[:6].hex()

@@ -7,7 +7,8 @@ with the tenant.
 - `things`: subscriptions, composites and what else has an id of theirs, by `kind`; `changed` is
   the last entry of the log when it came.
 - `log`: what has come, in order: events, and what else patterns were given (`kind`).
-- `events`: the live ones (`until` is null), and those that have expired lately.
+- `events`: the live ones (`until` is null), and those that have expired lately; `publisher` is
+  the key that brought it, if one did.
 - `told`: pairs that must not be told again, though that does not follow from the rest.
 - `saved`: what patterns wait for, and which saved matcher goes with the file; `removed` are
   subscriptions that are gone since, and may be in it.
@@ -100,6 +101,10 @@ STEPS = (
         tenant INTEGER NOT NULL, grp INTEGER NOT NULL, object TEXT NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (tenant, grp, object)
     ) STRICT, WITHOUT ROWID;
+    """,
+    """
+    CREATE INDEX things_subscriber ON things (tenant, subscriber, id);
+    ALTER TABLE events ADD COLUMN publisher TEXT;
     """,
 )
 #: The version of the tables that this release reads and writes.

@@ -9,6 +9,15 @@ THINGS = """
     SELECT id, kind, subscriber, expires, changed, body FROM things
     WHERE tenant = ? ORDER BY arrived
 """
+THINGS_AFTER = """
+    SELECT id, kind, subscriber, expires, body FROM things
+    WHERE tenant = ? AND id > ? AND kind IN (?, ?) ORDER BY id LIMIT ?
+"""
+THINGS_OF = """
+    SELECT id, kind, subscriber, expires, body FROM things
+    WHERE tenant = ? AND subscriber = ? AND id > ? AND kind IN (?, ?) ORDER BY id LIMIT ?
+"""
+COUNT_OF = "SELECT count(*) FROM things WHERE tenant = ? AND subscriber = ?"
 PUT_THING = """
     INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET kind = excluded.kind, subscriber = excluded.subscriber,
@@ -32,11 +41,11 @@ INPUTS = """
     SELECT kind, at, body FROM log
     WHERE tenant = ? AND entry > ? AND kind <> 'position' ORDER BY entry
 """
-PUT_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, NULL, NULL)"
+PUT_EVENT = "INSERT OR REPLACE INTO events VALUES (?, ?, ?, NULL, NULL, ?)"
 DROP_EVENT = "DELETE FROM events WHERE tenant = ? AND key = ?"
 EXPIRE_EVENT = "UPDATE events SET content = ?, until = ? WHERE tenant = ? AND key = ?"
 LIVE = """
-    SELECT key, entry, body FROM events JOIN log USING (tenant, entry)
+    SELECT key, entry, publisher, body FROM events JOIN log USING (tenant, entry)
     WHERE tenant = ? AND until IS NULL ORDER BY entry
 """
 PAST = """

@@ -18,6 +18,7 @@ from nearcast.broker.ports import (
     Gone,
     Input,
     Kept,
+    Kind,
     Moved,
     Page,
     Published,
@@ -25,6 +26,7 @@ from nearcast.broker.ports import (
     SavedPatterns,
     State,
     Subscribed,
+    Thing,
     Told,
     Traced,
     Unsubscribed,
@@ -169,9 +171,11 @@ class SqliteStore:
 
     def _load_events(self, state: State) -> None:
         by_entry: dict[int, str] = {}
-        for key, entry, body in self._all(sql.LIVE):
+        for key, entry, publisher, body in self._all(sql.LIVE):
             self._entries[key] = entry
             by_entry[entry] = key
+            if publisher is not None:
+                state.publishers[key] = publisher
             state.events[key] = rows.event_from_text(body)
         for subscription, entry in self._all(sql.PAIRS):
             self._paired.add(entry)
@@ -309,7 +313,7 @@ class SqliteStore:
         if self._fences:
             self._fresh[id(event)] = entry, text, event
         self._entries[event.key] = entry
-        self._database.stage(sql.PUT_EVENT, (self._tenant, event.key, entry))
+        self._database.stage(sql.PUT_EVENT, (self._tenant, event.key, entry, change.by))
 
     def _gone(self, change: Gone) -> None:
         self._over(change.key)
@@ -408,6 +412,30 @@ class SqliteStore:
         """Events in the order they came, as far as they are kept."""
         found = self._all(sql.LOG, after, limit)
         return [(entry, rows.event_from_text(body)) for entry, body in found]
+
+    def offset(self, key: str | None = None) -> int:
+        """The entry of a live event, or the last one."""
+        return self._entry if key is None else self._entries[key]
+
+    def things(self, kind: Kind, after: str, limit: int, subscriber: str | None) -> list[Thing]:
+        """Committed things with greater ids. Opens them: 90 µs a filter."""
+        kinds = ("moving", "subscription") if kind == "subscription" else (kind, kind)
+        query, whose = sql.THINGS_AFTER, () if subscriber is None else (subscriber,)
+        if subscriber is not None:
+            query = sql.THINGS_OF
+        return [_thing(*row) for row in self._all(query, *whose, after, *kinds, limit)]
+
+    def count(self, subscriber: str) -> int:
+        """How many committed things are somebody's. O(that)."""
+        return int(self._database.value(sql.COUNT_OF, (self._tenant, subscriber)))
+
+
+def _thing(id: str, kind: str, subscriber: str | None, expires: int | None, body: str) -> Thing:
+    if kind == "composite":
+        return rows.composite_from_text(id, subscriber, body)
+    if kind == "fence":
+        return rows.fence_from_text(id, subscriber, expires, body).fence
+    return rows.subscription_from_text(id, subscriber, expires, body)
 
 
 def _input(kind: str, at: Micros | None, body: str) -> Any:

@@ -1,0 +1,117 @@
+"""Looking at a broker: what stands, what is live, whose it is. Nothing is changed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from nearcast.broker.fences import Fences
+from nearcast.broker.live import LiveEvents
+from nearcast.broker.outlet import Outlet
+from nearcast.broker.ports import Kind, Thing
+from nearcast.broker.roster import Roster
+from nearcast.clock import Micros
+from nearcast.cpsl.composite import Composite
+from nearcast.errors import UnknownIdError, ValidationError
+from nearcast.matcher import Matcher
+from nearcast.matcher.explain import Explanation
+from nearcast.mobility.tracker import Tracker
+from nearcast.model.events import Event
+from nearcast.model.geometry import Around, Point
+from nearcast.model.subscriptions import Subscription
+
+__all__ = ["Reading"]
+
+
+class Reading:
+    """What there is in a broker, for whoever asks. In the broker's thread, as its calls are.
+
+    Lists come in pages: `after` is where the last one ended. Things are listed as the store has
+    them committed; what is asked for by its id is what the broker knows.
+    """
+
+    def __init__(
+        self, subscriptions: Roster, composites: Mapping[str, Composite], fences: Fences,
+        live: LiveEvents, tracker: Tracker, outlet: Outlet,
+    ) -> None:  # fmt: skip
+        self._subscriptions = subscriptions
+        self._composites = composites
+        self._fences = fences
+        self._live = live
+        self._tracker = tracker
+        self._outlet = outlet
+
+    # -- things --------------------------------------------------------------------
+
+    def thing(self, id: str) -> Thing | None:
+        """The subscription, fence or composite under an id."""
+        return self._subscriptions.get(id) or self._fences.get(id) or self._composites.get(id)
+
+    def things(
+        self, kind: Kind, after: str = "", limit: int = 1000, subscriber: str | None = None
+    ) -> Sequence[Thing]:
+        """Those of a kind by id; one subscriber's, or all."""
+        return self._outlet.store.things(kind, after, limit, subscriber)
+
+    def count(self, subscriber: str) -> int:
+        """How many things a subscriber has."""
+        return self._outlet.store.count(subscriber)
+
+    # -- events --------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """The offset in the log that the last call has come to."""
+        return self._outlet.store.offset()
+
+    def event(self, id: str, source: str | None = None) -> Event:
+        """The live event that has an id, and a source if one is named; raises UnknownIdError."""
+        keys = self._live.under(id)
+        if source is not None:
+            wanted = Event(id, source=source).key
+            keys = [key for key in keys if key == wanted]
+        if not keys:
+            raise UnknownIdError("event", id, "it may have expired; check the id")
+        if len(keys) > 1:
+            raise ValidationError("event_id", id, f"{len(keys)} events have it: name the source")
+        return self._live.numbered(keys[0])[1]
+
+    def publisher(self, event: Event) -> str | None:
+        """Who published a live event, if that was said."""
+        return self._live.publishers.get(event.key)
+
+    def events(
+        self, wanted: Subscription | None, now: Micros | None, after: int = 0, limit: int = 1000
+    ) -> list[tuple[int, Event]]:
+        """Live events in the order they came, behind their offsets: all, or what one would match.
+
+        A region that follows a subscriber is taken where that was last.
+        """
+        found: Sequence[Event]
+        if wanted is None:
+            found = [*self._live]
+        elif isinstance(wanted.region, Around):
+            place = self.place(wanted.subscriber or "")
+            found = [] if place is None else self._live.matching_at(wanted, now, place)
+        else:
+            found = [event for _, event in self._live.matching(wanted, now)]
+        offset = self._outlet.store.offset
+        first = bisect_right(found, after, key=lambda event: offset(event.key))
+        return [(offset(event.key), event) for event in found[first : first + limit]]
+
+    def place(self, subscriber: str) -> Point | None:
+        """Where a subscriber was last, if that is known."""
+        return self._tracker.place_of(subscriber) or self._fences.place_of(subscriber)
+
+    def explain(self, wanted: Subscription, event: Event, now: Micros | None) -> Explanation:
+        """Why a subscription matches an event, or does not. A matcher is made for it: 1 ms."""
+        matcher = Matcher(index="scan", space=self._tracker.space)
+        place = None
+        if isinstance(wanted.region, Around):
+            place = self.place(wanted.subscriber or "")
+            if place is None:
+                raise ValidationError(
+                    "subscriber", wanted.subscriber, "it has no place yet: report one first"
+                )
+        matcher.add_subscriptions([wanted], at=place)
+        return matcher.explain(wanted.id, event, now)

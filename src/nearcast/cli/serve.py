@@ -1,0 +1,74 @@
+"""`nearcast serve`: the broker as a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearcast.errors import MissingExtraError
+
+__all__ = ["serve"]
+
+
+def serve(
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="sqlite:///file, a file, or memory:. [sqlite:///nearcast.db]"),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="The address to listen on. [127.0.0.1]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="The port; 0 is any that is free. [8642]")
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", help="globe or planar. [globe]")
+    ] = None,
+    demo: Annotated[
+        bool | None, typer.Option("--demo", help="Let a city live in it.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", help="A GeoJSON file to draw under the map.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings in TOML; --show-config writes one.")
+    ] = None,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print all settings, and where they come from.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Run the broker as a server: HTTP, server-sent events and WebSocket.
+
+    Settings come from the flags, from NEARCAST_… variables and from a file, in this order.
+    Without keys it listens on loopback only; `nearcast keys create` makes one.
+
+    Examples:
+
+      nearcast serve
+
+      nearcast serve --store sqlite:///city.db --port 8000
+
+      nearcast serve --show-config > nearcast.toml
+    """
+    try:
+        from nearcast.server.logs import set_up
+        from nearcast.server.run import Running
+        from nearcast.server.settings import describe, gather
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "server") from None
+
+    flags: dict[str, Any] = {
+        "store": store, "host": host, "port": port, "space": space, "demo": demo, "base": base,
+    }  # fmt: skip
+    settings, origins = gather(flags, config)
+    if show_config:
+        print(describe(settings, origins))
+        return
+    set_up(settings.log, settings.log_format)
+    server = Running(settings)
+    keys = len(server.desk.keyring)
+    guard = f"{keys} keys" if keys else "WITHOUT KEYS: everybody on this machine may do everything"
+    print(f"nearcast serves {settings.store} at {server.url}, {guard}", flush=True)
+    server.run()

@@ -1,0 +1,318 @@
+"""The one thread that owns the brokers: calls queue, are made together, and commit at once.
+
+The event loop decodes and waits; a call is a function of a broker that this thread makes. What
+is waiting is drained, at most `MOST` calls a turn, made one after the other and committed in one
+transaction, and only then do answers and notifications go back, in one step of the loop.
+If a commit fails the core stops for good: what is on disk is found out by starting again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from nearcast.broker.replies import Reply
+from nearcast.broker.service import Service
+from nearcast.errors import NearcastError, StoppedError
+from nearcast.server.house import House
+from nearcast.server.problems import Problem, busy
+
+__all__ = ["MOST", "Answer", "Call", "Core", "Turn"]
+
+#: Calls of one commit.
+MOST = 512
+
+
+class Answer(NamedTuple):
+    """What a call has come to: what its caller gets, and what others are told."""
+
+    value: Any
+    replies: tuple[Reply, ...] = ()
+
+
+Call = Callable[[Service], Answer]
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    tenant: str
+    call: Call
+    weight: int
+    reads: bool
+    future: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one round of the core has come to, committed."""
+
+    done: list[tuple[_Job, Any]] = field(default_factory=list)
+    replies: list[tuple[str, Reply]] = field(default_factory=list)
+    """Behind the tenant."""
+    changed: set[str] = field(default_factory=set)
+    """Tenants of whom somebody asked for a change, or was told something."""
+    calling_s: float = 0.0
+    committing_s: float = 0.0
+
+
+class _Broke(NamedTuple):
+    """A look that went wrong by a mistake of ours; nothing was changed."""
+
+    error: Exception
+
+
+class Core:
+    """The thread, its queue, and how full that is.
+
+    `released` is called in the loop with every `Turn`; `failed` once, with what stopped it.
+    """
+
+    def __init__(
+        self, house: House, *, released: Callable[[Turn], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.house = house
+        self._settings = house.settings
+        self._released = released
+        self._failed = failed
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="nearcast-core", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._stopped: asyncio.Future[None] | None = None
+        self.why: str | None = "it is starting"
+        """Why it does not answer; None while it does."""
+        self.broken = False
+        """Whether it has stopped by itself."""
+        self.waiting = 0
+        """The weight of what was given to it and is not answered."""
+        self.calls = 0
+        """How many calls that are."""
+        self._unit_s = 2e-4
+        """What one unit of weight took lately."""
+        self._ended = False
+
+    # -- in the loop -----------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin; returns at once, `ready` tells when it answers."""
+        self._loop = asyncio.get_running_loop()
+        self._ready, self._stopped = self._loop.create_future(), self._loop.create_future()
+        self._thread.start()
+
+    async def ready(self) -> None:
+        """Return when it answers; raises what kept it from that."""
+        assert self._ready is not None
+        await asyncio.shield(self._ready)
+
+    @property
+    def expected_s(self) -> float:
+        """How long what waits will take."""
+        return self.waiting * self._unit_s
+
+    def submit(
+        self, tenant: str, call: Call, *, weight: int = 1, reads: bool = False
+    ) -> asyncio.Future[Any]:
+        """Have a call made; its value comes after the commit. Refused if too much is waiting.
+
+        `reads` says that it changes nothing: then a mistake in it stops nobody else.
+        """
+        if self.why is not None:
+            raise Problem(503, f"the server does not answer: {self.why}", remedy="try again later",
+                          headers={"Retry-After": "1"})  # fmt: skip
+        if self.calls and (
+            self.expected_s > self._settings.queue_s or self.calls >= self._settings.queue_calls
+        ):
+            raise busy(
+                f"{self.calls} calls are waiting, which takes about {self.expected_s:.1f} s",
+                self.expected_s,
+            )
+        return self._put(tenant, call, weight, reads)
+
+    def _put(self, tenant: str, call: Call, weight: int, reads: bool) -> asyncio.Future[Any]:
+        assert self._loop is not None
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.waiting += weight
+        self.calls += 1
+        self._queue.put(_Job(tenant, call, weight, reads, future))
+        return future
+
+    async def stop(self) -> None:
+        """Make what is waiting, then close the store. Twice is harmless."""
+        if self._stopped is None:
+            return
+        if not self._ended:
+            self._ended = True
+            if self.why is None:
+                self.why = "it is stopping"
+            self._queue.put(None)
+        await asyncio.shield(self._stopped)
+        self._thread.join()
+
+    def _release(self, turn: Turn) -> None:
+        weight = sum(job.weight for job, _ in turn.done)
+        if weight:
+            took = (turn.calling_s + turn.committing_s) / weight
+            self._unit_s += 0.2 * (took - self._unit_s)
+        self.waiting -= weight
+        self.calls -= len(turn.done)
+        self._released(turn)
+        for job, value in turn.done:
+            if job.future.done():
+                continue  # whoever asked has gone
+            if isinstance(value, Answer):
+                job.future.set_result(value.value)
+            else:
+                job.future.set_exception(value.error if isinstance(value, _Broke) else value)
+
+    def _break(self, error: BaseException) -> None:
+        first, self.broken = not self.broken, True
+        self.why = f"its store failed ({error})"
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # nobody may be waiting
+        if first:
+            self._failed(error)
+
+    # -- in the thread ---------------------------------------------------------------
+
+    def _post(self, call: Callable[..., None], *of: Any) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(call, *of)
+
+    def _run(self) -> None:
+        try:
+            self.house.move_in()
+            self._turn([], tick=True)
+            self._post(self._answering)
+            self._rounds()
+        except BaseException as error:
+            self._post(self._break, error)
+            self._refuse_all(error)
+        finally:
+            try:
+                self.house.close()
+            finally:
+                self._post(self._over)
+
+    def _answering(self) -> None:
+        assert self._ready is not None
+        self.why = None
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _over(self) -> None:
+        assert self._stopped is not None
+        if self.why is None:
+            self.why = "it has stopped"
+        self._refuse_all(StoppedError(self.why))
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def _rounds(self) -> None:
+        tick = self._settings.tick_s
+        due = perf_counter() + tick
+        ending = False
+        while not ending:
+            jobs: list[_Job] = []
+            try:
+                job = self._queue.get(timeout=max(0.0, due - perf_counter()))
+                while True:
+                    if job is None:
+                        ending = True
+                    else:
+                        jobs.append(job)
+                    if len(jobs) >= MOST:
+                        break
+                    job = self._queue.get_nowait()
+            except Empty:
+                pass
+            now = perf_counter()
+            ticking = now >= due
+            if ticking:
+                due = now + tick
+            if jobs or ticking:
+                try:
+                    self._turn(jobs, ticking)
+                except BaseException as error:
+                    self._post(self._refuse, jobs, error)
+                    raise
+
+    def _turn(self, jobs: list[_Job], tick: bool) -> None:
+        turn = Turn()
+        by_tenant: dict[str, list[_Job]] = {}
+        for job in jobs:
+            by_tenant.setdefault(job.tenant, []).append(job)
+        if tick:
+            for tenant in self.house.brokers():
+                by_tenant.setdefault(tenant, [])
+        for tenant, its in by_tenant.items():
+            self._turn_of(tenant, its, tick, turn)
+        self._post(self._release, turn)
+
+    def _turn_of(self, tenant: str, jobs: list[_Job], tick: bool, turn: Turn) -> None:
+        """One tenant's calls and one commit."""
+        broker = self.house.broker(tenant)
+        began = perf_counter()
+        made = began
+
+        def makes(job: _Job) -> Callable[[], Answer | _Broke]:
+            def make() -> Answer | _Broke:
+                nonlocal made
+                try:
+                    return job.call(broker)
+                except NearcastError:
+                    raise
+                except Exception as error:
+                    if not job.reads:
+                        raise
+                    return _Broke(error)
+                finally:
+                    made = perf_counter()
+
+            return make
+
+        calls: list[Callable[[], Answer | _Broke]] = [makes(job) for job in jobs]
+        if tick:
+            calls.insert(0, lambda: Answer(None, (broker.advance(),)))
+        answers = broker.together(calls)
+        if tick:
+            first = answers.pop(0)
+            if isinstance(first, Answer):
+                turn.replies += ((tenant, reply) for reply in first.replies)
+                if any(first.replies):
+                    turn.changed.add(tenant)
+        ended = perf_counter()
+        turn.calling_s += made - began
+        turn.committing_s += ended - made
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, Answer):
+                turn.replies += ((tenant, reply) for reply in answer.replies)
+            if not job.reads:
+                turn.changed.add(tenant)
+            turn.done.append((job, answer))
+
+    def _refuse(self, jobs: list[_Job], error: BaseException) -> None:
+        """In the loop: nobody knows what these have come to."""
+        for job in jobs:
+            self.waiting -= job.weight
+            self.calls -= 1
+            if not job.future.done():
+                said = error if isinstance(error, NearcastError) else StoppedError(str(error))
+                job.future.set_exception(said)
+
+    def _refuse_all(self, error: BaseException) -> None:
+        """Nothing that still waits is made."""
+        jobs: list[_Job] = []
+        try:
+            while True:
+                job = self._queue.get_nowait()
+                if job is not None:
+                    jobs.append(job)
+        except Empty:
+            self._post(self._refuse, jobs, error)

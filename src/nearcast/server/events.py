@@ -1,0 +1,154 @@
+"""Events: published, looked at, retracted; and their log."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from starlette.responses import Response
+
+from nearcast.broker.service import Service
+from nearcast.errors import UnknownIdError, ValidationError
+from nearcast.model.codec import event_from_json, feature_from_json, feature_to_json
+from nearcast.model.codec.events import batch
+from nearcast.model.events import Event
+from nearcast.model.geometry import Box, Space, check_space
+from nearcast.model.subscriptions import Subscription
+from nearcast.server.auth import Principal
+from nearcast.server.core import Answer
+from nearcast.server.desk import Ask, Desk, answer
+from nearcast.server.problems import malformed
+from nearcast.server.wire import decode, event_json, event_text, number, sayable, whole
+
+__all__ = ["MOST", "publish", "read_events"]
+
+#: Rows of one page.
+MOST = 1000
+
+
+def read_events(said: Any, desk: Desk) -> list[Event]:
+    """The events of a body: a CloudEvent, a list of them, a Feature or a FeatureCollection."""
+    space: Space = desk.settings.space
+    if isinstance(said, list):
+        desk.limits.batch(len(said))
+        return batch(said, lambda each: _read(each, space))
+    if isinstance(said, dict) and said.get("type") == "FeatureCollection":
+        features = said.get("features")
+        if not isinstance(features, list):
+            raise ValidationError("features", features, "give a list of Features")
+        desk.limits.batch(len(features))
+        return batch(features, lambda each: feature_from_json(each, space=space))
+    return [_read(said, space)]
+
+
+def _read(said: Any, space: Space) -> Event:
+    if isinstance(said, dict) and said.get("type") == "Feature" and "specversion" not in said:
+        return feature_from_json(said, space=space)
+    return event_from_json(said, space=space, extensions="ignore")
+
+
+async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, int]:
+    """Publish events, all or none."""
+    by = who.key if who.role == "publish" else None
+
+    def call(broker: Service) -> Answer:
+        before = broker.published
+        if len(events) == 1:
+            reply = broker.publish(events[0], by=by)
+        else:
+            reply = broker.publish_many(events, by=by)
+        new = broker.published - before
+        offset = broker.reading.offset
+        return Answer({"accepted": new, "repeated": len(events) - new, "offset": offset}, (reply,))
+
+    found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
+    return found
+
+
+async def post(ask: Ask) -> Response:
+    """`POST /events`."""
+    said = decode(await ask.body(), ask.desk.settings.max_depth)
+    return answer(await publish(ask.desk, ask.who, read_events(said, ask.desk)))
+
+
+async def get_one(ask: Ask) -> Response:
+    """`GET /events/{id}`."""
+    source = ask.query.get("source")
+    event = await ask.desk.look(ask.who, lambda broker: broker.reading.event(ask.id, source))
+    return Response(bytes(event_text(event)), media_type="application/cloudevents+json")
+
+
+async def delete(ask: Ask) -> Response:
+    """`DELETE /events/{id}`."""
+    source = ask.query.get("source")
+
+    def call(broker: Service) -> Answer:
+        event = broker.reading.event(ask.id, source)
+        if not ask.who.admin and broker.reading.publisher(event) != ask.who.key:
+            raise UnknownIdError("event", ask.id, "it may have expired; check the id")
+        return Answer(None, (broker.retract(event.id, event.source),))
+
+    await ask.desk.call(ask.who, call)
+    return Response(status_code=204)
+
+
+async def get_many(ask: Ask) -> Response:
+    """`GET /events?bbox=&where=&limit=&after=`: live events, in the order they came."""
+    wanted = _wanted(ask)
+    after, limit = whole(ask.query, "after", 0), page_size(ask)
+    found: list[tuple[int, Event]] = await ask.desk.look(
+        ask.who, lambda broker: broker.reading.events(wanted, broker.now, after, limit)
+    )
+    return answer(
+        {
+            "type": "FeatureCollection",
+            "features": [feature_to_json(sayable(event)) for _, event in found],
+            "next": found[-1][0] if found else after,
+        }
+    )
+
+
+def _wanted(ask: Ask) -> Subscription | None:
+    where, bbox = ask.query.get("where"), ask.query.get("bbox")
+    if where is None and bbox is None:
+        return None
+    if where is not None:
+        ask.desk.limits.filter(where, "where")
+    region = None if bbox is None else _box(bbox, ask.desk.settings.space)
+    return Subscription("?", where=where, region=region)
+
+
+def _box(said: str, space: Space) -> Box:
+    try:
+        xmin, ymin, xmax, ymax = map(float, said.split(","))
+    except ValueError:
+        raise malformed(
+            "bbox is not four numbers", "give bbox=west,south,east,north", "bbox", said
+        ) from None
+    box = Box(xmin, ymin, xmax, ymax)
+    check_space(box, space, "bbox")
+    return box
+
+
+def page_size(ask: Ask) -> int:
+    """The `limit` of a query, cut to what a page holds."""
+    return min(whole(ask.query, "limit", MOST, least=1), MOST)
+
+
+async def get_log(ask: Ask) -> Response:
+    """`GET /log?after=&limit=&wait=`: events in the order they came, as they were."""
+    after, limit = whole(ask.query, "after", 0), page_size(ask)
+    wait = min(number(ask.query, "wait", 0), ask.desk.settings.poll_s)
+    clock = asyncio.get_running_loop().time
+    until = clock() + wait
+    while True:
+        changed = ask.desk.changed(ask.who.tenant)
+        found = await ask.desk.look(ask.who, lambda broker: broker.log(after, limit))
+        if found or clock() >= until or ask.desk.feeds.ended:
+            break
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await changed.wait()
+    events = [event_json(event) | {"offset": offset} for offset, event in found]
+    return answer({"events": events, "next": found[-1][0] if found else after})

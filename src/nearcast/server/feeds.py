@@ -1,0 +1,163 @@
+"""From the core to whoever is connected: a short tail of each subscriber's notifications.
+
+A feed is there while somebody listens. It keeps the newest notifications, encoded, up to some
+kilobytes; a listener that is further behind reads from the store, and comes back to the tail
+when it has caught up. So a slow one costs nobody anything, and a fast one costs no query.
+Numbers in a tail have no holes: what does not follow the last one empties it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from nearcast.broker.replies import Notification, Reply
+from nearcast.mobility.messages import LocationRequest
+from nearcast.mobility.safe_region import SafeRegion
+from nearcast.server.wire import told_text
+
+__all__ = ["Feed", "Feeds", "Listener", "Who"]
+
+
+class Who(NamedTuple):
+    """A subscriber of a tenant."""
+
+    tenant: str
+    subscriber: str
+
+
+@dataclass(eq=False)
+class Listener:
+    """Somebody who waits at a feed. Woken, it looks for itself what there is."""
+
+    feed: Feed
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    region: SafeRegion | None = None
+    """The newest safe region that it has not taken yet."""
+    request: int | None = None
+    """It is asked to report with a number above this."""
+
+
+class Feed:
+    """One subscriber's tail and those who listen."""
+
+    def __init__(self, who: Who, most_bytes: int) -> None:
+        self.who = who
+        self.listeners: set[Listener] = set()
+        self._most = most_bytes
+        self._tail: deque[tuple[int, msgspec.Raw]] = deque()
+        self._bytes = 0
+
+    def take(self, seq: int, text: msgspec.Raw) -> None:
+        """One more notification."""
+        if self._tail and seq != self._tail[-1][0] + 1:
+            self._tail.clear()
+            self._bytes = 0
+        self._tail.append((seq, text))
+        self._bytes += len(memoryview(text))
+        while self._bytes > self._most and len(self._tail) > 1:
+            _, old = self._tail.popleft()
+            self._bytes -= len(memoryview(old))
+
+    def after(self, seq: int, limit: int) -> list[tuple[int, msgspec.Raw]] | None:
+        """What comes after a number; None if the tail does not reach back to it."""
+        if not self._tail or self._tail[-1][0] <= seq:
+            return []
+        first = self._tail[0][0]
+        if first > seq + 1:
+            return None
+        skip = max(0, seq + 1 - first)
+        return [self._tail[i] for i in range(skip, min(len(self._tail), skip + limit))]
+
+    def wake(self) -> None:
+        """Something is there."""
+        for listener in self.listeners:
+            listener.woken.set()
+
+
+class Feeds:
+    """All feeds, and the location requests that nobody has answered yet. In the loop only."""
+
+    def __init__(self, tail_bytes: int) -> None:
+        self._tail_bytes = tail_bytes
+        self._feeds: dict[Who, Feed] = {}
+        self._asked: dict[Who, int] = {}
+        self.ended = False
+        self.delivered = 0
+        """Notifications that were told to somebody who has a number for them."""
+
+    def __len__(self) -> int:
+        """How many listen."""
+        return sum(len(feed.listeners) for feed in self._feeds.values())
+
+    def listen(self, who: Who) -> Listener:
+        """Begin to listen; `leave` ends it."""
+        feed = self._feeds.get(who)
+        if feed is None:
+            feed = self._feeds[who] = Feed(who, self._tail_bytes)
+        listener = Listener(feed, request=self._asked.get(who))
+        feed.listeners.add(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        """Listen no more."""
+        feed = listener.feed
+        feed.listeners.discard(listener)
+        if not feed.listeners:
+            self._feeds.pop(feed.who, None)
+
+    def asked(self, who: Who) -> int | None:
+        """The report that a subscriber is asked for must have a number above this; None: none."""
+        return self._asked.get(who)
+
+    def end(self) -> None:
+        """The server stops: everybody who waits is told."""
+        self.ended = True
+        for feed in self._feeds.values():
+            feed.wake()
+
+    def release(self, replies: Iterable[tuple[str, Reply]]) -> None:
+        """What a turn of the core has told, in its order."""
+        texts: dict[int, msgspec.Raw] = {}
+        woken: dict[Who, Feed] = {}
+        for tenant, reply in replies:
+            for told in reply:
+                self._tell(tenant, told, texts, woken)
+            for subscriber, region in reply.safe_regions.items():
+                who = Who(tenant, subscriber)
+                self._asked.pop(who, None)
+                if who in self._feeds:
+                    woken[who] = self._feeds[who]
+                    for listener in woken[who].listeners:
+                        listener.region, listener.request = region, None
+            for subscriber in reply.location_requests:
+                self._ask(Who(tenant, subscriber), reply, woken)
+        for feed in woken.values():
+            feed.wake()
+
+    def _tell(
+        self, tenant: str, told: Notification, texts: dict[int, msgspec.Raw],
+        woken: dict[Who, Feed],
+    ) -> None:  # fmt: skip
+        if told.subscriber is None or told.seq is None:
+            return
+        self.delivered += 1
+        who = Who(tenant, told.subscriber)
+        feed = self._feeds.get(who)
+        if feed is not None:
+            feed.take(told.seq, told_text(told, texts))
+            woken[who] = feed
+
+    def _ask(self, who: Who, reply: Reply, woken: dict[Who, Feed]) -> None:
+        for message in reply.messages(who.subscriber):
+            if isinstance(message, LocationRequest):
+                self._asked[who] = message.after
+                if who in self._feeds:
+                    woken[who] = self._feeds[who]
+                    for listener in woken[who].listeners:
+                        listener.region, listener.request = None, message.after

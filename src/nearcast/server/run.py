@@ -1,0 +1,215 @@
+"""The process: sockets, signals, and how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from nearcast.errors import ValidationError
+from nearcast.server.app import make_app
+from nearcast.server.auth import is_loopback
+from nearcast.server.desk import Desk
+from nearcast.server.house import House
+from nearcast.server.logs import log
+from nearcast.server.settings import Settings
+
+__all__ = ["Running", "socket_beside"]
+
+_BACKLOG = 2048
+
+
+class Running:
+    """A server: `open` takes the store and the port, `run` answers until it is asked to stop.
+
+    `stop` may be called from any thread.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.house = House.open(settings)
+        try:
+            self._sockets = [_bound(settings)]
+        except BaseException:
+            self.house.close()
+            raise
+        self.error: BaseException | None = None
+        self.desk = Desk(settings, self.house, self._failed)
+        if not len(self.desk.keyring) and not is_loopback(settings.host):
+            self._sockets[0].close()
+            self.house.close()
+            raise ValidationError(
+                "host", settings.host,
+                "without keys a server listens on loopback only: make a key first with "
+                f"`nearcast keys create --store {settings.store} --role admin`",
+            )  # fmt: skip
+        self._beside = _bound_beside(self.house)
+        if self._beside is not None:
+            self._sockets.append(self._beside)
+        config = uvicorn.Config(
+            make_app(self.desk), log_config=None, access_log=False, lifespan="off",
+            server_header=False, ws="websockets-sansio", ws_per_message_deflate=False,
+            ws_max_size=settings.max_body, backlog=_BACKLOG, timeout_keep_alive=60,
+            timeout_graceful_shutdown=max(1, round(settings.stop_s)),
+        )  # fmt: skip
+        self._server = _Server(config, self._stopping)
+        self.started = threading.Event()
+        """Set when requests are answered."""
+
+    @property
+    def port(self) -> int:
+        """The port, where any free one was asked for."""
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host = self.settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def run(self) -> None:
+        """Answer until `stop`, SIGINT or SIGTERM; raises what stopped it otherwise."""
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(self._serve())
+        finally:
+            self._tidy()
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> None:
+        """End soon, in order: no new connections, what waits is made, the store is closed."""
+        self._server.should_exit = True
+
+    async def _serve(self) -> None:
+        await self.desk.core.start()
+        announced = asyncio.ensure_future(self._announce())
+        try:
+            await self._server.serve(self._sockets)
+        finally:
+            announced.cancel()
+            await self.desk.core.stop()
+
+    async def _announce(self) -> None:
+        with suppress(Exception):  # what kept it from that is told by `_failed`
+            await self.desk.core.ready()
+            self.started.set()
+            log.info("ready", url=self.url, store=self.settings.store, keys=len(self.desk.keyring))
+
+    def _stopping(self) -> None:
+        log.info("stopping")
+        self.desk.end()
+
+    def _failed(self, error: BaseException) -> None:
+        log.error("failed", error=str(error))
+        self.error = error
+        self.stop()
+
+    def _tidy(self) -> None:
+        for each in self._sockets:
+            each.close()
+        if self._beside is not None:
+            path = socket_beside(self.house)
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which tells before it waits for connections to end, and ends without a signal."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        known = (signal.SIGINT, signal.SIGTERM)
+        before = {each: signal.signal(each, self._asked) for each in known}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _asked(self, number: int, _: FrameType | None) -> None:
+        if self.should_exit and number == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        return None
+    return uvloop.new_event_loop
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """A listening socket of our own: what the system keeps for slow readers is bounded there."""
+    host, port = settings.host, settings.port
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ValidationError("host", host, f"give an address of this machine ({error})") from None
+    made = socket.socket(family, kind, number)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.send_buffer:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer)
+        made.bind(address)
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ValidationError(
+                "port", port, "it is in use: stop what listens there, or give another with --port"
+            ) from None
+        raise ValidationError("port", port, f"{error.strerror}; give another") from None
+    return made
+
+
+def socket_beside(house: House) -> Path | None:
+    """The socket by which whoever owns the store reaches the server that has it open."""
+    return None if house.database is None else Path(f"{house.database.path.absolute()}-socket")
+
+
+def _bound_beside(house: House) -> socket.socket | None:
+    """Only its owner may open it; without it `nearcast keys` and `backup` wait for the server."""
+    path = socket_beside(house)
+    if path is None or not hasattr(socket, "AF_UNIX"):
+        return None
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)  # a leftover: the store is ours, so nobody listens
+        made.bind(str(path))
+        made.listen(16)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        log.warning("no socket beside the store", path=str(path), error=str(error))
+        return None
+    finally:
+        os.umask(before)
+    return made

@@ -1,0 +1,128 @@
+"""Keeping a server: health, keys, backups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from nearcast.clock import format_micros, system_now
+from nearcast.errors import StoreError, ValidationError
+from nearcast.server.core import Answer
+from nearcast.server.desk import Ask, answer
+from nearcast.server.problems import Problem
+from nearcast.storage.sqlite import Keys
+from nearcast.storage.sqlite.keys import digest_of
+
+__all__ = ["backup", "create_key", "health", "list_keys", "ready", "revoke_key"]
+
+
+async def health(ask: Ask) -> Response:
+    """`GET /healthz`: the process is alive, and its core has not failed."""
+    if ask.desk.core.broken:
+        raise Problem(503, f"the core has stopped: {ask.desk.core.why}", remedy="start it again")
+    return answer({"status": "ok"})
+
+
+async def ready(ask: Ask) -> Response:
+    """`GET /readyz`: it answers."""
+    if ask.desk.core.why is not None:
+        raise Problem(
+            503, f"not ready: {ask.desk.core.why}", remedy="wait", headers={"Retry-After": "1"}
+        )
+    return answer({"status": "ready"})
+
+
+def _keys(ask: Ask) -> Keys:
+    keys = ask.desk.house.keys
+    if keys is None:
+        raise Problem(409, "a store in memory has no keys", remedy="serve a file")
+    return keys
+
+
+async def list_keys(ask: Ask) -> Response:
+    """`GET /keys`: what may be shown of them."""
+    keys = _keys(ask)
+    found = await ask.desk.look(ask.who, lambda _: keys.all())
+    return answer(
+        {
+            "keys": [
+                {
+                    "name": key.name,
+                    "role": key.role,
+                    "subscriber": key.subscriber,
+                    "tenant": key.tenant,
+                    "made": format_micros(key.made),
+                }
+                for _, key in found
+                if _governs(ask, key.tenant)
+            ]
+        }
+    )
+
+
+def _governs(ask: Ask, tenant: str) -> bool:
+    """The default tenant's admins keep the whole house, others their own part."""
+    return ask.who.tenant in ("", tenant)
+
+
+async def create_key(ask: Ask) -> Response:
+    """`POST /keys`: `{"role", "subscriber", "tenant"}` → `{"key"}`, which nobody can read again."""
+    said, keys = await ask.members(), _keys(ask)
+    for name in said:
+        if name not in ("role", "subscriber", "tenant"):
+            raise ValidationError(name, said[name], "known are role, subscriber, tenant")
+    tenant: Any = said.get("tenant", ask.who.tenant) or ""
+    if not isinstance(tenant, str) or not _governs(ask, tenant):
+        raise Problem(403, "this key may not make keys of that tenant", "tenant", tenant,
+                      "leave it out")  # fmt: skip
+    desk = ask.desk
+
+    def call(_: Any) -> Answer:
+        key = keys.create(
+            said.get("role"), system_now(), tenant=tenant, subscriber=said.get("subscriber")  # type: ignore[arg-type]
+        )  # fmt: skip
+        desk.house.broker(tenant)
+        return Answer((key, keys.find(key)))
+
+    key, what = await desk.call(ask.who, call)
+    desk.keyring.add(digest_of(key), what)
+    return answer({"key": key, "name": what.name}, 201)
+
+
+async def revoke_key(ask: Ask) -> Response:
+    """`DELETE /keys/{name}`."""
+    keys = _keys(ask)
+
+    def call(_: Any) -> Answer:
+        mine = [key for _, key in keys.all() if _governs(ask, key.tenant) and key.name == ask.id]
+        if not mine:
+            raise Problem(404, "no key has this name", "name", ask.id, "list them first")
+        return Answer(keys.revoke(ask.id))
+
+    ask.desk.keyring.drop(await ask.desk.call(ask.who, call))
+    return Response(status_code=204)
+
+
+async def backup(ask: Ask) -> Response:
+    """`POST /backup`: `{"file"}`, on the server's machine; everything committed is in it."""
+    said = await ask.members()
+    name = said.get("file")
+    if not isinstance(name, str) or not name or not Path(name).is_absolute():
+        raise ValidationError("file", name, "give an absolute path on the server's machine")
+    if ask.who.tenant:
+        raise Problem(403, "only the default tenant's admins copy the whole store", "tenant",
+                      ask.who.tenant, "ask whoever keeps the server")  # fmt: skip
+    database = ask.desk.house.database
+    if database is None:
+        raise Problem(409, "what is in memory only has no backup", remedy="serve a file")
+
+    def call(_: Any) -> Answer:
+        try:
+            database.backup(name)
+        except StoreError as error:
+            raise Problem(409, str(error), "file", name, "name another file") from None
+        return Answer(Path(name).stat().st_size)
+
+    return answer({"file": name, "bytes": await ask.desk.call(ask.who, call)})

@@ -1,0 +1,131 @@
+"""JSON in and out of the server: bytes, values, and what is refused before it is looked at."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from nearcast.broker.codec import notification_to_json
+from nearcast.broker.replies import Notification
+from nearcast.mobility.safe_region import SafeRegion
+from nearcast.model.codec import event_to_json
+from nearcast.model.events import Event
+from nearcast.server.problems import Problem, malformed
+
+__all__ = [
+    "check_depth",
+    "decode",
+    "encode",
+    "event_json",
+    "event_text",
+    "number",
+    "region_text",
+    "sayable",
+    "told_text",
+    "whole",
+]
+
+encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+def decode(body: bytes, max_depth: int) -> Any:
+    """What a body says; a Problem if it cannot be read or is nested too deeply."""
+    if not body:
+        raise malformed("the body is empty", "send JSON")
+    try:
+        value = _decode(body)
+    except RecursionError:
+        raise too_deep(max_depth) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        at = _BYTE.search(str(error))
+        place = {} if at is None else {"byte": int(at[1])}
+        raise Problem(400, f"the body is no JSON: {error}", remedy="send JSON in UTF-8",
+                      more=place) from None  # fmt: skip
+    return value
+
+
+def check_depth(value: Any, most: int) -> Any:
+    """The value, if nothing in it is nested deeper. O(what is in it)."""
+    level = [value]
+    for _ in range(most):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+        level = [each for each in below if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise too_deep(most)
+
+
+def too_deep(most: int) -> Problem:
+    """400: nested without end."""
+    return malformed(f"the body is nested more than {most} deep", "send something flatter")
+
+
+def sayable(event: Event) -> Event:
+    """The event without what JSON cannot say: NaN and infinities, which other doors let in."""
+    odd = [n for n, v in event.attributes.items() if isinstance(v, float) and not isfinite(v)]
+    if not odd:
+        return event
+    said = {name: value for name, value in event.attributes.items() if name not in odd}
+    times = event.start, event.end, event.expires
+    return Event(event.id, said, event.keywords, event.location, *times, source=event.source)
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """An event as a CloudEvent, as far as JSON can say it."""
+    return event_to_json(sayable(event))
+
+
+def event_text(event: Event) -> msgspec.Raw:
+    """The same as text, once for all who hear of it."""
+    return msgspec.Raw(encode(event_json(event)))
+
+
+def told_text(told: Notification, texts: dict[int, msgspec.Raw]) -> msgspec.Raw:
+    """A notification as JSON; `texts` has those of events by identity, and is added to."""
+    event = texts.get(id(told.event))
+    if event is None:
+        event = texts[id(told.event)] = event_text(told.event)
+    return msgspec.Raw(encode(notification_to_json(told, event)))
+
+
+def region_text(region: SafeRegion) -> str:
+    """The bytes of a safe region in base64."""
+    return b64encode(region.encode()).decode()
+
+
+def number(given: Mapping[str, str], name: str, default: float, *, least: float = 0) -> float:
+    """A number of a query; 400 if it is none."""
+    said = given.get(name)
+    if said is None:
+        return default
+    try:
+        found = float(said)
+        if not least <= found < 2**62:
+            raise ValueError
+    except ValueError:
+        raise malformed(
+            f"{name} is no number of at least {least:g}", "give a number", name, said
+        ) from None
+    return found
+
+
+def whole(given: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:
+    """A whole number of a query; 400 if it is none."""
+    said = given.get(name)
+    if said is None:
+        return default
+    if not said.isascii() or not said.isdigit() or len(said) > 18 or int(said) < least:
+        raise malformed(f"{name} is no whole number of at least {least}", "give digits", name, said)
+    return int(said)
