@@ -410,8 +410,12 @@ def test_keys_are_known_by_their_digests(tmp_path: Path):
     keys = Keys(database)
     key = keys.create("subscribe", 5, subscriber="ann", tenant="shop")
     other = keys.create("admin", 6)
-    assert keys.find(key) == ("shop", "subscribe", "ann", 5)
-    assert keys.find(other) == ("", "admin", None, 6)
+    found = keys.find(key)
+    assert found is not None
+    assert found[:4] == ("shop", "subscribe", "ann", 5)
+    assert [known.role for _, known in keys.all()] == ["subscribe", "admin"]
+    assert keys.all()[0][1] == found
+    assert found.name not in (key, other)
     assert keys.find(key[:-1]) is None
     database.close()
     assert key.encode() not in (tmp_path / "x.db").read_bytes()

@@ -742,7 +742,8 @@ class Service:
         """Make calls of this broker, and commit what they change in one transaction.
 
         A call may make several, and answer what it likes. Answers, notifications and requests
-        leave when that is done: one sync of the disk for all. A call that is refused has its error for an answer; the others are made all the same.
+        leave when that is done: one sync of the disk for all. A call that is refused has its
+        error for an answer; the others are made all the same.
         """
         return self._outlet.together(calls)
 

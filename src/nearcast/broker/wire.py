@@ -45,10 +45,11 @@ def composite_from_json(given: object) -> Composite:
     return Composite(wanted["id"], wanted.get("subscriber"), wanted["text"], consume)
 
 
-def notification_to_json(told: Notification) -> dict[str, Any]:
+def notification_to_json(told: Notification, made: Any = None) -> dict[str, Any]:
     """A notification as an object `json.dumps` takes; what there is nothing to say of is null.
 
-    `event` is a CloudEvent. A composite event's `parts` stand beside it.
+    `event` is a CloudEvent: `made`, where somebody has it at hand. A composite event's `parts`
+    stand beside it.
     """
     event = told.event
     return {
@@ -56,7 +57,7 @@ def notification_to_json(told: Notification) -> dict[str, Any]:
         "subscription": told.subscription_id,
         "subscriber": told.subscriber,
         "at": format_micros(told.at),
-        "event": event_to_json(event),
+        "event": event_to_json(event) if made is None else made,
         "transition": told.transition,
         "object": told.object,
         "parts": list(event.parts) if isinstance(event, CompositeEvent) else None,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from nearcast.broker.ports import Kind, Thing
 from nearcast.broker.service import Service
-from nearcast.cpsl.codec import composite_from_json, composite_to_json
+from nearcast.broker.wire import composite_from_json, composite_to_json
 from nearcast.cpsl.composite import Composite
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.model.codec import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from nearcast.broker.codec import notification_to_json
 from nearcast.broker.replies import Notification
+from nearcast.broker.wire import notification_to_json
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.model.codec import event_to_json
 from nearcast.model.events import Event

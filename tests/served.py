@@ -1,0 +1,60 @@
+"""A server in this process, on a port of its own, for tests that ask it over real sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from nearcast.clock import system_now
+from nearcast.server.run import Running
+from nearcast.server.settings import Settings
+from nearcast.storage.sqlite import Database, Keys
+
+__all__ = ["client", "feature", "make_keys", "serving"]
+
+
+@contextmanager
+def serving(store: str | Path = "memory:", **settings: Any) -> Iterator[Running]:
+    """A server that answers; stopped in order afterwards."""
+    server = Running(Settings(store=str(store), port=0, **settings))
+    thread = threading.Thread(target=_run, args=(server,))
+    thread.start()
+    try:
+        assert server.started.wait(60), server.error
+        yield server
+    finally:
+        server.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def _run(server: Running) -> None:
+    try:
+        server.run()
+    except BaseException as error:
+        server.error = error
+
+
+@contextmanager
+def client(server: Running, key: str | None = None) -> Iterator[httpx2.Client]:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    with httpx2.Client(base_url=server.url, headers=headers, timeout=60) as made:
+        yield made
+
+
+def make_keys(store: Path, *wanted: dict[str, Any]) -> list[str]:
+    """Keys, before anybody serves the store."""
+    database = Database(store)
+    keys = [Keys(database).create(now=system_now(), **each) for each in wanted]
+    database.close()
+    return keys
+
+
+def feature(id: str, x: float | None = None, y: float = 0.0, **properties: Any) -> dict[str, Any]:
+    place = None if x is None else {"type": "Point", "coordinates": [x, y]}
+    return {"type": "Feature", "id": id, "geometry": place, "properties": properties}
