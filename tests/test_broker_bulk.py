@@ -54,6 +54,21 @@ def wishes(draw: st.DrawFn) -> Subscription:
     return Subscription(id, name, where, (), region, draw(times))
 
 
+def late_one(expires: int | None) -> Event:
+    return Event("e1", {"price": 1}, end=0, expires=expires)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_late_event_leads_to_is_told_at_once(again: bool):
+    store = MemoryStore()
+    broker = Broker("planar", store=store)
+    broker.detect(PATTERNS[1])
+    broker.advance(3 * S)
+    told = broker.publish_many([late_one(None)] * (1 + again))
+    assert [(n.subscription_id, n.at) for n in told] == [("d", 3 * S)]
+    assert Broker("planar", store=store).publish(late_one(None)) == []
+
+
 class Clock:
     """Stands still during a call."""
 

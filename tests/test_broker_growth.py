@@ -6,12 +6,14 @@ import gc
 import tracemalloc
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nearcast import Broker, Composite, Event, Point, Subscription
-from nearcast.broker import live, past
+from nearcast.broker import contents, live, past
 from nearcast.broker.timeline import Timeline
 from nearcast.matcher import facade, usage
 from tests.strategies import event_lists
@@ -119,10 +121,10 @@ def test_time_that_stands_still_keeps_no_ids():
 
 def test_the_past_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(past, "REMEMBERED", 10)
-    known = past.Past(OrderedDict())
+    known = past.Past()
     events = [Event(f"e{i}", {"a": i}) for i in range(30)]
     for i, event in enumerate(events):
-        known.keep(event.id, past.content_of(event), T + i)
+        known.keep([event], [T + i])
     assert [known.holds(event, T) for event in events] == [False] * 20 + [True] * 10
     assert not known.holds(Event("e29", {"a": 30}), T)
     known.forget(T + 25)
@@ -130,9 +132,53 @@ def test_the_past_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pytes
     assert len(known) == 4
 
 
+@settings(deadline=None)
+@given(st.lists(event_lists("planar", 30), max_size=6), st.data())
+def test_the_past_is_what_a_store_keeps(batches: list[list[Event]], data: st.DataObject):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(past, "REMEMBERED", 25)
+        patch.setattr(past, "_TOGETHER", 9)
+        kept: past.Known = OrderedDict()
+        known = past.Past()
+        for batch in batches:
+            untils = [T + data.draw(st.integers(0, 20)) for _ in batch]
+            said = contents.contents_of(batch)
+            if data.draw(st.booleans()):
+                known.keep(batch, untils)
+            else:
+                known.keep_contents([event.key for event in batch], said, untils)
+            for event, content, until in zip(batch, said, untils, strict=True):
+                past.keep(kept, event.key, content, until)
+            assert known.contents() == kept
+            now = T + data.draw(st.integers(0, 15))
+            known.forget(now)
+            past.forget(kept, now)
+            assert list(known.contents().items()) == list(kept.items())
+            if data.draw(st.booleans()):
+                known = past.Past(known.contents())
+            for event in chain.from_iterable(batches):
+                content, until = kept.get(event.key, (b"", now))
+                equal = now < until and content == contents.content_of(event)
+                assert known.holds(event, now) == equal
+                assert (event.key in known) == (event.key in kept)
+
+
+def test_an_event_that_comes_again_and_again_is_remembered_once():
+    known = past.Past()
+    known.keep([Event("first", {"a": 1})], [T + S])
+    again = Event("again", {"a": 1})
+
+    def expire(i: int) -> None:
+        known.keep([again], [T + i])
+
+    assert grown(expire, 2000, 4000) < 20
+    assert known.holds(Event("first", {"a": 1}), T)
+    assert known.holds(again, T)
+
+
 def test_equal_events_have_equal_contents():
     first = Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 2), end=T)
-    assert past.content_of(first) == past.content_of(
+    assert contents.content_of(first) == contents.content_of(
         Event("e", {"b": "x", "a": 1.0}, ["v", "u"], Point(1.0, 2.0), end=T)
     )
     for other in (
@@ -142,16 +188,22 @@ def test_equal_events_have_equal_contents():
         Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 3), end=T),
         Event("e", {"a": 1, "b": "x"}, {"u", "v"}, Point(1, 2), end=T + 1),
     ):
-        assert past.content_of(first) != past.content_of(other)
+        assert contents.content_of(first) != contents.content_of(other)
 
 
 @settings(deadline=None)
 @given(event_lists("planar", 30))
 def test_contents_of_many_are_those_of_each(events: list[Event]):
-    assert past.contents_of(events) == [past.content_of(event) for event in events]
+    each = [contents.content_of(event) for event in events]
+    assert contents.contents_of(events) == each
+    kept = contents.kept_contents(events)
+    assert [kept[i] for i in range(len(events))] == each
 
 
 def test_contents_of_many_know_zeros_and_names_in_any_order():
     events = [Event(f"e{i}", {"b": -0.0, "a": float("nan")}, (), Point(1, -0.0)) for i in range(20)]
     turned = Event("e", {"a": float("nan"), "b": 0}, (), Point(1, 0))
-    assert set(past.contents_of(events)) == {past.content_of(turned)}
+    assert set(contents.contents_of(events)) == {contents.content_of(turned)}
+    kept = contents.kept_contents(events)
+    assert isinstance(kept, contents.Rows)
+    assert {kept[i] for i in range(20)} == {contents.content_of(turned)}

@@ -14,6 +14,7 @@ from nearcast import Box, Event, Point
 from nearcast.errors import BatchError
 from nearcast.matcher.encode import EncodedEvent, encode_event, encoded_row
 from nearcast.matcher.event_lists import encode_list
+from nearcast.model.event_columns import columns_of
 from nearcast.model.schema import Schema
 from tests.strategies import event_lists
 
@@ -62,6 +63,55 @@ def test_each_as_if_alone(
     assert set(schema.strings) == set(alone.strings)
     assert set(schema.words) == set(alone.words)
     assert _domains(schema) == _domains(alone)
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    names=st.lists(st.sampled_from("abcd"), unique=True),
+    placed=st.booleans(),
+    space=st.sampled_from(["globe", "planar"]),
+    intern=st.booleans(),
+)
+def test_those_of_one_form_too(
+    data: st.DataObject, names: list[str], placed: bool, space: Any, intern: bool
+) -> None:
+    number = st.integers(-3, 3) | st.floats(-2, 2)
+    schema = Schema()
+    for name in data.draw(st.permutations("acx")):
+        schema.column(name, "number")
+    alone = copy.deepcopy(schema)
+    events = []
+    for i in range(data.draw(st.integers(1, 4))):
+        place = Point(data.draw(number | st.just(180)), data.draw(number)) if placed else None
+        values = {name: data.draw(number) for name in names}
+        events.append(Event(f"e{i}", values, data.draw(st.sampled_from(((), ("w",)))), place))
+    assert columns_of(events) is not None
+    batch = encode_list(events, schema, space, intern=intern)
+    for row, event in enumerate(events):
+        wanted = encode_event(event, alone, space, intern=intern)
+        assert _meaning(encoded_row(batch, row), schema) == _meaning(wanted, alone)
+    assert _domains(schema) == _domains(alone)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Event("e", {"b": 1, "a": 1}, (), Point(0, 0)),
+        Event("e", {"a": 1, "b": "1"}, (), Point(0, 0)),
+        Event("e", {"a": 1, "b": True}, (), Point(0, 0)),
+        Event("e", {"a": 1, "b": 1}, (), Box(0, 0, 1, 1)),
+        Event("e", {"a": 1, "b": 1}),
+    ],
+)
+def test_what_is_of_another_form_is_no_column(other: Event) -> None:
+    one = Event("e", {"a": 1, "b": 2.5}, (), Point(0, 1))
+    assert columns_of([one, other]) is None
+    assert columns_of([other, one]) is None
+    found = columns_of([one, one])
+    assert found is not None
+    assert found.values.tolist() == [[1.0, 2.5]] * 2
+    assert columns_of([]) is None
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from nearcast import (
     Reply,
     Subscription,
 )
+from nearcast.broker.contents import same
 from nearcast.broker.memory import Inbox
-from nearcast.broker.past import same
 from nearcast.broker.ports import (
     Acknowledged,
     Change,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from sys import maxsize
 
-from nearcast.broker.past import Past
+from nearcast.broker import past
 from nearcast.broker.ports import (
     Acknowledged,
     Change,
@@ -75,7 +75,7 @@ def applied(state: State, change: Change) -> None:
             state.publishers.pop(key, None)
             state.events.pop(key, None)
             state.told.pop(key, None)
-            Past(state.expired).keep(key, content, until)
+            past.keep(state.expired, key, content, until)
         case Told(notification):
             if notification.subscriber is not None and notification.seq is not None:
                 state.numbers[notification.subscriber] = notification.seq
@@ -86,7 +86,7 @@ def applied(state: State, change: Change) -> None:
             state.places[subscriber] = change
         case Reached(now):
             state.now = now
-            Past(state.expired).forget(now)
+            past.forget(state.expired, now)
         case SavedPatterns(patterns):
             state.patterns = patterns
             state.inputs.clear()

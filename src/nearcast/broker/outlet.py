@@ -73,7 +73,7 @@ class Outlet:
         if draft.changes:
             self._store.stage(draft.changes)
         if self._sinks:
-            self._waiting += draft.notifications
+            self._waiting += draft.notes.made()
         if not self._together:
             self._release()
         return draft.reply()

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.broker.contents import content_of, same
 from nearcast.broker.live import LiveEvents
-from nearcast.broker.past import REMEMBERED_FOR, Past, content_of, same
+from nearcast.broker.past import REMEMBERED_FOR, Past
 from nearcast.broker.timeline import Timeline
 from nearcast.clock import EARLIEST, FOREVER, NEVER, Micros
 from nearcast.cpsl.instances import CompositeEvent

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, repeat
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
@@ -11,10 +14,13 @@ from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Noti
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.model.events import Event, Value
 from nearcast.model.fences import Transition
+from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Notification", "Reply"]
+__all__ = ["Notes", "Notification", "Pairs", "Reply"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOBODY: Iterable[None] = repeat(None)
+_id, _subscriber = attrgetter("id"), attrgetter("subscriber")
 
 
 class Notification(NamedTuple):
@@ -37,6 +43,60 @@ class Notification(NamedTuple):
     seq: int | None = None
 
 
+#: A notification of a tuple of its fields: a third of the time of naming them.
+_notification: Callable[[tuple[object, ...]], Notification] = partial(tuple.__new__, Notification)
+
+
+class Pairs(NamedTuple):
+    """Notifications by columns: who wants each of some events, one behind the other."""
+
+    to: Sequence[Subscription]
+    counts: Sequence[int]
+    """How many want each event."""
+    events: Sequence[Event]
+    ats: Sequence[Micros]
+
+    def notifications(self, seqs: Iterable[int | None] = _NOBODY) -> list[Notification]:
+        """All of them, under numbers; 1 µs each, nearly all of it to find them in memory."""
+        of = chain.from_iterable(map(repeat, self.events, self.counts))
+        at = chain.from_iterable(map(repeat, self.ats, self.counts))
+        whom = map(_subscriber, self.to)
+        fields = zip(map(_id, self.to), whom, of, at, _NOBODY, _NOBODY, seqs, strict=False)
+        return [*map(_notification, fields)]
+
+
+class Notes:
+    """The notifications of one call, in order; many are made when somebody looks at them."""
+
+    __slots__ = ("_count", "_made", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[Pairs] = []
+        """Behind what is made."""
+        self._made: list[Notification] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._made) + self._count
+
+    def add(self, pairs: Pairs) -> None:
+        """More, made later."""
+        self._parts.append(pairs)
+        self._count += len(pairs.to)
+
+    def all(self) -> tuple[Notification, ...]:
+        """All, to be read; nothing changes, whoever else asks meanwhile."""
+        return (*self._made, *chain.from_iterable(map(Pairs.notifications, self._parts)))
+
+    def made(self) -> list[Notification]:
+        """All, to be added to."""
+        if self._parts:
+            parts, self._parts, self._count = self._parts, [], 0
+            for pairs in parts:
+                self._made += pairs.notifications()
+        return self._made
+
+
 class Reply(Sequence[Notification]):
     """The notifications of one call, in order, and what movers are to hear.
 
@@ -45,21 +105,31 @@ class Reply(Sequence[Notification]):
     the same contents, and a list or tuple of the same notifications.
     """
 
-    __slots__ = ("_after", "_notifications", "location_requests", "safe_regions")
+    __slots__ = ("_after", "_told", "location_requests", "safe_regions")
 
     def __init__(
         self,
-        notifications: Iterable[Notification] = (),
+        notifications: Iterable[Notification] | Notes = (),
         safe_regions: Mapping[str, SafeRegion] = _NOTHING,
         requests: Mapping[str, int] = _NOTHING,
     ) -> None:
-        self._notifications = tuple(notifications)
+        self._told = notifications if isinstance(notifications, Notes) else tuple(notifications)
         self.safe_regions: Mapping[str, SafeRegion] = _kept(safe_regions)
         self.location_requests: tuple[str, ...] = tuple(sorted(requests)) if requests else ()
         self._after: Mapping[str, int] = _kept(requests)
 
+    @property
+    def _notifications(self) -> tuple[Notification, ...]:
+        told = self._told
+        if isinstance(told, Notes):
+            told = self._told = told.all()
+        return told
+
     def __len__(self) -> int:
-        return len(self._notifications)
+        return len(self._told)
+
+    def __iter__(self) -> Iterator[Notification]:
+        return iter(self._notifications)
 
     @overload
     def __getitem__(self, at: int) -> Notification: ...

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
 from nearcast.broker import parts
+from nearcast.broker.contents import contents_of
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.outlet import Outlet
 from nearcast.broker.outlook import Arrival, Arrivals, Outlook
-from nearcast.broker.past import REMEMBERED_FOR, Past, contents_of
+from nearcast.broker.past import REMEMBERED_FOR, Past
 from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
     Acknowledged,
@@ -41,7 +41,7 @@ from nearcast.broker.ports import (
 )
 from nearcast.broker.reading import Reading
 from nearcast.broker.replay import replay
-from nearcast.broker.replies import Reply
+from nearcast.broker.replies import Pairs, Reply
 from nearcast.broker.roster import Roster, follows
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import NEVER, Micros, Time
@@ -111,7 +111,7 @@ class Service:
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
-        self._past = Past(OrderedDict())
+        self._past = Past()
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
         self._by: str | None = None
@@ -430,9 +430,7 @@ class Service:
         if self._draft.remembers:
             self._draft.changes += map(Published, events, repeat(self._by))
         if told is None:
-            of = chain.from_iterable(map(repeat, events, counts))
-            at = chain.from_iterable(map(repeat, nows, counts))
-            self._draft.tell_pairs(wanted, of, at)
+            self._draft.tell_pairs(Pairs(wanted, counts, events, nows))
         else:
             self._tell_between(some, wanted, counts, told)
         expires = [*map(_expires, events)]
@@ -548,11 +546,11 @@ class Service:
             events = [event for event in events if not isinstance(event, CompositeEvent)]
         untils = [max(since, event.expires or NEVER) + REMEMBERED_FOR for event in events]
         if not self._draft.remembers:
-            self._past.keep_all(zip(events, untils, strict=True))
+            self._past.keep(events, untils)
             return
-        for event, content, until in zip(events, contents_of(events), untils, strict=True):
-            self._past.keep(event.key, content, until)
-            self._note(Expired, event.key, content, until)
+        keys, contents = [event.key for event in events], contents_of(events)
+        self._past.keep_contents(keys, contents, untils)
+        self._draft.changes += map(Expired, keys, contents, untils)
 
     # -- movers ------------------------------------------------------------------
 
@@ -672,7 +670,8 @@ class Service:
                 event = self._live.expire(id)
                 if self._following:
                     self._tracker.expired(id, self._moment)
-                self._fences.gone(event, retracted=False)
+                if event.end is None:
+                    self._fences.gone(event, retracted=False)
                 over.append(event)
             elif kind == "fence":
                 self._drop_fence(id)
@@ -726,8 +725,8 @@ class Service:
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
-        if self._timeline.hold and self.now is not None and self._fences:
-            self._move_to(self.now)  # what came late may be due at once
+        if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
+            self._decide(self.now, closing=False)  # what came late may be due at once
         if self._outlet.remembers:
             for fence in self._fences.begun():
                 self._note(Fenced, fence)

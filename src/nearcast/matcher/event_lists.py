@@ -18,6 +18,7 @@ import numpy.typing as npt
 from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.index.events import EventBatch
 from nearcast.kernels import arrange
+from nearcast.model.event_columns import Columns, columns_of
 from nearcast.model.events import Event
 from nearcast.model.geometry import Location, Point, Space, check_space
 from nearcast.model.schema import UNKNOWN, ColumnType, Schema, X, Y
@@ -40,13 +41,16 @@ def encode_list(
     events: Sequence[Event], schema: Schema, space: Space, *, intern: bool
 ) -> EventBatch:
     """What `encode_event` makes of each event; BatchError for the first bad one."""
-    if not _fine(events, space):
-        _refuse(events, space)
-    groups = [
-        _group(events, rows, form, schema, space, intern) for form, rows in _forms(events).items()
-    ]
+    columns = columns_of(events) if {*map(type, events)} == {Event} else None
+    if columns is not None and _lies_in(space, columns.x, columns.y):
+        start, attr, value = _alike(columns, schema, space, intern)
+    else:
+        if not _fine(events, space):
+            _refuse(events, space)
+        groups = [_group(events, rows, form, schema, space, intern)
+                  for form, rows in _forms(events).items()]  # fmt: skip
+        start, attr, value = _runs(groups, len(events))
     word_start, word = _words(events, schema, intern)
-    start, attr, value = _runs(groups, len(events))
     if intern:
         bottom, top = schema.domains()
         arrange.learn(attr, value, value, bottom, top)
@@ -62,10 +66,36 @@ def _fine(events: Sequence[Event], space: Space) -> bool:
     points = [place for place in places if type(place) is Point]
     if len(points) + places.count(None) < len(places):
         return False
-    if space == "planar" or not points:
-        return True
     x, y = np.array([point.x for point in points]), np.array([point.y for point in points])
+    return _lies_in(space, x, y)
+
+
+def _lies_in(space: Space, x: F8 | None, y: F8 | None) -> bool:
+    """Whether the space has all these points."""
+    if space == "planar" or x is None or y is None or not x.size:
+        return True
     return bool(np.abs(x).max() <= 180.0 and np.abs(y).max() <= 90.0)
+
+
+def _alike(given: Columns, schema: Schema, space: Space, intern: bool) -> tuple[I8, I4, F8]:
+    """`_runs` of events of one form."""
+    names, values, x, y = given
+    if intern:
+        codes = [schema.column(name, "number") for name in names]
+    else:
+        known = schema.codes["number"]
+        codes = [known.get(name, UNKNOWN) for name in names]
+    if x is not None and y is not None:
+        if space == "globe":
+            x = np.where(x == 180.0, -180.0, x)
+        values, codes = np.column_stack([values, x, y]), [*codes, X, Y]
+    columns = np.array(codes, np.int32)
+    order = np.argsort(columns, kind="stable")
+    order = order[columns[order] != UNKNOWN]
+    size, width = len(values), order.size
+    attr = np.tile(columns[order], size)
+    start = np.arange(size + 1, dtype=np.int64) * width
+    return start, attr, values[:, order].reshape(size * width)
 
 
 def _refuse(events: Sequence[Event], space: Space) -> None:

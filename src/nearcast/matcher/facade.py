@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -71,6 +72,8 @@ Events: TypeAlias = Iterable[Event] | Any
 
 _MOST_STAGED = 1024  # changes that may wait for the next match
 _NO_ROWS = np.empty(0, np.int32)
+_NO_EXTENT = frozenset((Point, type(None)))  # kinds of places that indexes know
+_location = attrgetter("location")
 _AS_ARRAYS = 64  # subscriptions from which on arrays for all are quicker than one by one
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
 _FEW_COMING, _MOST_COMING = 256, 4096  # events that may wait for somebody who looks
@@ -696,11 +699,12 @@ class Matcher:
         """(how many want each event, their slots); within `_reading`."""
         batch = encode_list(events, self.schema, self.space, intern=False)
         pairs = self._parallel(batch, nows, events)
-        for at, event in enumerate(events):
-            if isinstance(event.location, Box | Polygon):
-                encoded = encoded_row(batch, at)
-                found = self._extended_rows(encoded, event, int(nows[at]), new_counters())
-                pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
+        if not _NO_EXTENT.issuperset(map(type, map(_location, events))):
+            for at, event in enumerate(events):
+                if isinstance(event.location, Box | Polygon):
+                    encoded = encoded_row(batch, at)
+                    found = self._extended_rows(encoded, event, int(nows[at]), new_counters())
+                    pairs = _joined(pairs, (np.full(found.size, at, np.int32), found))
         numbers, slots = self._owners(pairs)
         if bool((numbers[1:] < numbers[:-1]).any()):
             order = np.argsort(numbers, kind="stable")

@@ -1,0 +1,164 @@
+"""What events say beside their ids, as digests: equal events have equal ones."""
+
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from math import inf, isnan, nan
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.clock import NEVER
+from nearcast.model.event_columns import columns_of
+from nearcast.model.events import Event
+from nearcast.model.geometry import Point
+
+__all__ = ["Contents", "Rows", "content_of", "contents_of", "kept_contents", "same"]
+
+_NUMBERS = frozenset((int, float))
+#: The last of marshal's formats that writes equal values alike, whoever else holds them.
+_PLAIN = 2
+_SIZE = 16  # bytes of a digest
+_FEW = 8  # events below which arrays for all take longer than one by one
+_MOST = 24  # names of an event above which a row takes more room than a digest by far
+_positive = (0.0).__add__  # a number as a float that is not −0.0
+
+_keywords = attrgetter("keywords")
+
+Pick: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Any]]
+#: Digests of some events, made or to be made.
+Contents: TypeAlias = "list[bytes] | Rows"
+
+
+def content_of(event: Event) -> bytes:
+    """A digest of all that an event says beside its id and source; equal events have equal ones.
+
+    The same in every process. 3.5 µs for ten numbers: their bytes together, where their texts one
+    by one took 10.
+    """
+    attributes, place = event.attributes, event.location
+    names, pick = _arranged(tuple(attributes))
+    values: Sequence[Any] = pick(attributes)
+    others: list[str | bool | None] = []
+    if not _NUMBERS.issuperset(map(type, values)):
+        others = [_exact(value) for value in values]
+        values = [value for value in values if not isinstance(value, bool | str)]
+    numbers = array("d", map(_positive, values))
+    placed = type(place) is Point
+    if placed:
+        numbers.append(place.x + 0.0)  # type: ignore[union-attr]
+        numbers.append(place.y + 0.0)  # type: ignore[union-attr]
+    if isnan(sum(numbers)):  # which has many forms, and is one
+        numbers = array("d", [nan if isnan(number) else number for number in numbers])
+    times = array("q", [NEVER if at is None else at for at in _times(event)])
+    if others or event.keywords or not (placed or place is None):
+        where = None if placed else repr(place)
+        head = _digest(marshal.dumps((names, others, sorted(event.keywords), where), _PLAIN))
+    else:
+        head = _head(names, placed)
+    return _digest(b"".join((head, numbers.tobytes(), times.tobytes())))
+
+
+def _digest(said: bytes | memoryview) -> bytes:
+    return blake2b(said, digest_size=_SIZE).digest()
+
+
+_times = attrgetter("start", "end", "expires")
+
+
+@lru_cache(maxsize=1024)
+def _arranged(names: tuple[str, ...]) -> tuple[tuple[str, ...], Pick]:
+    """Names in their order, and what picks their values; events of one source share it."""
+    order = tuple(sorted(map(str.__str__, names)))
+    if len(order) == 1:
+        return order, lambda attributes: (attributes[order[0]],)
+    return order, itemgetter(*order) if order else lambda _: ()
+
+
+@lru_cache(maxsize=1024)
+def _head(names: tuple[str, ...], placed: bool) -> bytes:
+    """What events of these names have in common that say nothing but numbers, at a point or not."""
+    return _digest(marshal.dumps((names, placed), _PLAIN))
+
+
+def _exact(value: object) -> str | bool | None:
+    """What is no number, strings of somebody's own class as plain ones."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return value if isinstance(value, bool) else None
+
+
+class Rows:
+    """Contents of events that say nothing but numbers, under the same names: a row for each.
+
+    A digest is made when it is asked for, which is seldom: it takes longer than the row.
+    """
+
+    __slots__ = ("_head", "_numbers")
+
+    def __init__(self, head: bytes, numbers: npt.NDArray[np.float64]) -> None:
+        self._head = head
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, at: int) -> bytes:
+        return _digest(self._head + self._numbers[at].tobytes())
+
+
+def contents_of(events: Sequence[Event]) -> list[bytes]:
+    """`content_of` each, in half of the time: numbers of events of one form are a matrix."""
+    forms: dict[tuple[Any, type], list[int]] = {}
+    for row, event in enumerate(events):
+        forms.setdefault((tuple(event.attributes), type(event.location)), []).append(row)
+    found: list[bytes] = [b""] * len(events)
+    for rows in forms.values():
+        some = [events[row] for row in rows]
+        made = _rows(some) or [*map(content_of, some)]
+        for at, row in enumerate(rows):
+            found[row] = made[at]
+    return found
+
+
+def kept_contents(events: Sequence[Event]) -> Contents:
+    """The same, to be asked for some of them later. 1 µs for ten numbers."""
+    return _rows(events, _MOST) or contents_of(events)
+
+
+def _rows(events: Sequence[Event], most: float = inf) -> Rows | None:
+    """Of some events of one form that say nothing but numbers, not more than so many."""
+    if len(events) < _FEW or len(events[0].attributes) > most or any(map(_keywords, events)):
+        return None
+    columns = columns_of(events)
+    if columns is None:
+        return None
+    given, values, x, y = columns
+    count, placed = len(given), x is not None
+    rows = np.empty((len(events), count + 2 * placed + 3))
+    names, _ = _arranged(given)
+    exact = [*map(str.__str__, given)]
+    rows[:, :count] = values[:, [exact.index(name) for name in names]]
+    if placed:
+        rows[:, count], rows[:, count + 1] = x, y
+    numbers = rows[:, :-3]
+    numbers += 0.0
+    numbers[np.isnan(numbers)] = nan
+    times = rows.view(np.int64)[:, -3:]
+    for i, name in enumerate(("start", "end", "expires")):
+        moments = [*map(attrgetter(name), events)]
+        if None in moments:
+            moments = [NEVER if moment is None else moment for moment in moments]
+        times[:, i] = moments
+    return Rows(_head(names, placed), rows)
+
+
+def same(known: Event, event: Event) -> bool:
+    """Whether two events under one id say the same; NaN is NaN here."""
+    return type(known) is type(event) and content_of(known) == content_of(event)
