@@ -16,7 +16,7 @@ from nearcast.kernels import texts as kernels
 from nearcast.matcher import texts
 from nearcast.model import templates
 from nearcast.model.geometry import Box, Circle, Polygon
-from tests.test_templates import NUMBERS, STRINGS
+from tests.test_templates import NUMBERS, STRINGS, forms_known_at_once
 from tests.test_templates import texts as any_texts
 
 
@@ -150,6 +150,76 @@ def test_rows_of_known_form_hold_what_the_full_way_says(where: list[str | None])
     assert sorted(row for group in looked.groups for row in group.rows.tolist()) == (
         np.flatnonzero(looked.done).tolist()
     )
+
+
+@settings(max_examples=100, deadline=None)
+@given(columns(), st.data())
+@example([f"x BETWEEN {i} AND 3" for i in range(6)], None)
+@example([f"x = '{i % 2}' AND y < {i}" for i in range(6)], None)
+@example([f"x = '{i}' AND y = TRUE" for i in range(6)], None)
+@example([f"x = 'é{i}'" for i in range(6)], None)
+def test_objects_nobody_has_read_are_added_like_those_that_are(
+    where: list[str | None], data: st.DataObject | None
+) -> None:
+    """With words and regions, among others; each filter of a well known form, or some."""
+    with pytest.MonkeyPatch.context() as patch, forms_known_at_once():
+        patch.setattr("nearcast.matcher.facade._AS_ARRAYS", 1)
+        patch.setattr("nearcast.matcher.subscription_lists.PIECE", 4)
+        made: list[Subscription] = []
+        for text in where:
+            more: dict[str, Any] = {}
+            if data is not None:
+                more = data.draw(st.sampled_from(BESIDES))
+            try:
+                made.append(Subscription(id=f"s{len(made)}", where=text, **more))
+            except NearcastError:
+                continue
+        found = Matcher("scan", "planar")
+        error = refusal(found, made)
+    expected = Matcher("scan", "planar")
+    for row, each in enumerate(made):
+        wrong = refusal(expected, [each])
+        if wrong is not None:
+            assert error is not None
+            assert (error.row, str(error.cause)) == (row, str(wrong.cause))
+            assert len(found) == 0
+            return
+    assert error is None
+    found.check_invariants()
+    assert clauses_of(found) == clauses_of(expected)
+
+
+def refusal(matcher: Matcher, subscriptions: list[Subscription]) -> BatchError | None:
+    try:
+        matcher.add_subscriptions(subscriptions)
+    except BatchError as error:
+        return error
+    return None
+
+
+BESIDES: tuple[dict[str, Any], ...] = (
+    {},
+    {"keywords": ("w", "v")},
+    {"region": Box(0, 0, 1, 1)},
+    {"region": Circle(5, 5, 1000)},
+    {"region": Polygon(((0, 0), (2, 0), (1, 2))), "keywords": ("u",)},
+    {"expires": 1000},
+)
+
+
+def test_objects_of_well_known_form_are_not_read_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with forms_known_at_once():
+        made = [
+            Subscription(id=f"s{i}", where=f"a BETWEEN {i} AND {i + 1}.5 AND b = '{i % 3}'")
+            for i in range(100)
+        ]
+    assert [each.filter.unread is None for each in made] == [True] + [False] * 99
+    monkeypatch.setattr("nearcast.model.known_forms.KnownForm.read", pytest.fail)
+    matcher = Matcher("scan", "planar")
+    matcher.add_subscriptions(made)
+    assert len(matcher) == 100
 
 
 def test_texts_of_known_form_make_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import FilterError, FilterTooLarge, NearcastError
-from nearcast.model import filters, templates
+from nearcast.model import filters, known_forms, templates
 from nearcast.model.filters import Filter
 from nearcast.model.normal_form import normal_form
 from nearcast.model.predicates import Clause
@@ -46,7 +48,27 @@ def exact(clauses: tuple[Clause, ...]) -> str:
 
 
 def check(text: str, max_clauses: int = 64) -> None:
-    expected, found = by_the_full_way(text, max_clauses), as_parsed(text, max_clauses)
+    """Compare a text, met seldom and met often, with the same read by the full way."""
+    expected = by_the_full_way(text, max_clauses)
+    check_once(text, max_clauses, expected)
+    with forms_known_at_once():
+        as_parsed(text, max_clauses)
+        check_once(text, max_clauses, expected)
+
+
+@contextmanager
+def forms_known_at_once() -> Iterator[None]:
+    """Every form is well known as soon as it was met, and none was before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(known_forms, "_OFTEN", 1)
+        patch.setattr(known_forms, "_FORMS", known_forms._Forms())
+        yield
+
+
+def check_once(text: str, max_clauses: int = 64, expected: Any = None) -> None:
+    if expected is None:
+        expected = by_the_full_way(text, max_clauses)
+    found = as_parsed(text, max_clauses)
     assert found == expected, text
     if isinstance(expected[0], type):
         return
@@ -195,6 +217,8 @@ def texts(draw: st.DrawFn) -> str:
 @example("x = 7310000001. AND y = 3")
 @example("x = '' AND y = 2")
 @example("POINT(1 2)")
+@example("x = 1 AND y = 2 OR z = 3")
+@example("x BETWEEN 'a'5 AND y < 1")
 @example("x < 1 AND ")
 @example("x < 1 AND AND y < 2")
 @example("\"it's\" = 'x'")
@@ -220,7 +244,11 @@ def test_a_known_form_takes_other_constants(text: str, values: list[str]) -> Non
         form, _, _ = found
         holes = form.split(templates.HOLE)
         others = [values[i % len(values)] for i in range(len(holes) - 1)]
-        check("".join([a + b for a, b in zip(holes, [*others, ""], strict=True)]))
+        other = "".join([a + b for a, b in zip(holes, [*others, ""], strict=True)])
+        check(other)
+        with forms_known_at_once():
+            as_parsed(text)
+            check_once(other)
 
 
 @settings(max_examples=100, deadline=None)
@@ -263,6 +291,9 @@ def test_a_filter_that_needs_too_many_clauses_is_refused_alike(text: str, most: 
 def test_constants_that_change_what_a_form_means(first: str, second: str) -> None:
     for text in (first, second, first):
         check(text)
+    with forms_known_at_once():
+        for text in (first, second, first):
+            check_once(text)
 
 
 def test_a_known_form_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +318,7 @@ def test_predicates_are_known_in_other_forms(monkeypatch: pytest.MonkeyPatch) ->
 def test_templates_are_bounded() -> None:
     for i in range(3000):
         Filter.parse(f"bounded{i} < 1 AND other{i} = 2")
-    for cache in (templates.template, templates._predicate):
+    for cache in (templates.template, templates._predicate, templates._whole_predicate):
         info = cache.cache_info()
         assert info.currsize <= (info.maxsize or 0) <= 4096
 
@@ -307,3 +338,60 @@ def test_the_last_bit_of_a_number_counts() -> None:
         (clause,) = Filter.parse(f"x >= {number}").clauses
         assert clause.intervals[0].low == float(number)
         assert clause.intervals[0].high == math.inf
+
+
+# --- well known forms -----------------------------------------------------------------------
+
+
+def test_a_text_of_a_well_known_form_is_read_when_somebody_asks() -> None:
+    with forms_known_at_once():
+        Filter.parse("often1 < 3 AND often2 = 'a'")
+        parsed = Filter.parse("often1 < -4.5e3 AND often2 = 'b c'")
+        assert parsed.unread == "often1 < -4.5e3 AND often2 = 'b c'"
+        assert str(parsed) == "often1 < -4500 AND often2 = 'b c'"
+        assert parsed.unread is not None
+        assert parsed.clauses == Filter.parse("often2 = 'b c' AND often1 < -4500").clauses
+        assert parsed.unread is None
+
+
+def test_a_well_known_form_that_nothing_satisfies() -> None:
+    with forms_known_at_once():
+        Filter.parse("x BETWEEN 1 AND 2")
+        empty = Filter.parse("x BETWEEN 2 AND 1")
+        assert empty.unread is not None
+        assert empty.clauses == ()
+        assert empty.simple is None
+        assert empty.unread is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x < 1e999", "x < " + "1" * 400, "x < 1e-400", "x = '\ud800'", "x = 'it''s'", "x = '\\'",
+        "x < 1 ", "x<1", "x < 1.", "x < .5", "x < 1_0", "x < ٣", "x < 1e", "x <1", "y < 1",
+        "x < 1\n", "x = 'a' ", "x < 1 AND x < 1", "x1 < 1", "1x < 1",
+    ],
+)  # fmt: skip
+def test_only_what_is_surely_right_is_left_unread(text: str) -> None:
+    with forms_known_at_once():
+        for known in ("x < 1", "x = 'a'"):
+            Filter.parse(known)
+        form = known_forms._FORMS.find(text)
+        assert form is None
+        check_once(text)
+
+
+def test_well_known_forms_are_bounded() -> None:
+    with forms_known_at_once():
+        for i in range(1500):
+            Filter.parse(f"b{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)} < 1")
+            Filter.parse(f"alike{i} < 1")
+        by_look = known_forms._FORMS._by_look
+        assert sum(map(len, by_look.values())) == known_forms._FORMS._count <= 1024
+        assert max(map(len, by_look.values())) <= 16
+
+
+def test_a_form_is_well_known_once_it_came_often() -> None:
+    found = [Filter.parse(f"thrice < {i}").unread for i in range(103)]
+    assert found[:100] == [None] * 100
+    assert found[100:] == ["thrice < 100", "thrice < 101", "thrice < 102"]

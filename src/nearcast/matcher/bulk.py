@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +42,13 @@ from nearcast.matcher.encode import (
     encode_event,
     encode_subscription,
     encoded_row,
-    fixed_region,
 )
 from nearcast.matcher.event_lists import encode_list
-from nearcast.matcher.looks import Look, Places, Seen, box_ends, look
-from nearcast.matcher.places import index_boxes, shape_floats
+from nearcast.matcher.looks import Look, Seen, look
+from nearcast.matcher.pieces import PIECE, Intervals, Piece, arranged_piece, learnt_piece, runs_of
+from nearcast.matcher.places import shape_floats
 from nearcast.model.events import Event
-from nearcast.model.geometry import Box, Circle, Point, Polygon, Space
+from nearcast.model.geometry import Box, Point, Polygon, Space
 from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
@@ -58,7 +58,6 @@ __all__ = [
     "EventDraft",
     "SubscriptionDraft",
     "encode_events",
-    "encode_objects",
     "encode_subscriptions",
     "extra_bytes",
     "is_arrow",
@@ -70,9 +69,7 @@ I4: TypeAlias = npt.NDArray[np.int32]
 I8: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _NO_WORD = -2
-_PIECE = 1 << 16  # rows of a table that are encoded together
 _AHEAD = 2  # pieces that are looked at before they are read
-_MANY = 1000  # predicates beyond which it does not matter how long encoding takes
 _OBJECTS = 1024  # rows that are objects at a time: more would keep the collector busy
 _MATRIX = 1 << 25  # cells of a column matrix at a time: 256 MiB
 
@@ -177,7 +174,7 @@ def encode_subscriptions(
 
     table = check_subscription_columns(table, combine=False)
     ids = string_bytes(column_of(table, "id"))
-    waiting: list[_Piece] = []
+    waiting: list[Piece] = []
     arranged: list[Future[ClauseBatch]] = []
     first = 0
     pieces = list(_pieces(table))
@@ -194,11 +191,11 @@ def encode_subscriptions(
             waiting.append(read._replace(first=first))
             wait = wait and read.plain
             if not wait:
-                arranged += [pool.submit(_arrange_piece, each) for each in waiting]
+                arranged += [pool.submit(arranged_piece, each) for each in waiting]
                 waiting.clear()
             first += piece.num_rows
     batches = [batch.result() for batch in arranged]
-    runs = [_runs_of(piece) for piece in waiting]
+    runs = [runs_of(piece) for piece in waiting]
     ends = times_of(table, "expires", FOREVER)
     return SubscriptionDraft(*ids, ends, batches, runs, entered)
 
@@ -207,33 +204,14 @@ def _pieces(table: Any) -> Iterator[Any]:
     """The table in tables of one chunk, neither huge nor tiny."""
     import pyarrow as pa
 
-    batches = table.to_batches(max_chunksize=_PIECE)
-    if len(batches) > 1 and table.num_rows < len(batches) * (_PIECE // 16):
-        batches = table.combine_chunks().to_batches(max_chunksize=_PIECE)
+    batches = table.to_batches(max_chunksize=PIECE)
+    if len(batches) > 1 and table.num_rows < len(batches) * (PIECE // 16):
+        batches = table.combine_chunks().to_batches(max_chunksize=PIECE)
     for batch in batches:
         yield pa.Table.from_batches([batch])
 
 
-class _Piece(NamedTuple):
-    """Rows in the schema's codes, not yet in the order of selectivity.
-
-    `rows` are those that `runs` and `boxes` are of, None for all; `domains` are as known
-    when the piece had been read. `first` is the number of its first row.
-    """
-
-    runs: tuple[I8, I4, F8, F8]
-    boxes: F8
-    rows: I4 | None
-    domains: tuple[F8, F8]
-    words: tuple[I8, I4] | None
-    circles: F8 | None
-    hand_made: list[tuple[int, EncodedClause]]
-    plain: bool = False
-    """Whether it can be `ClauseRuns`."""
-    first: int = 0
-
-
-def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point | None) -> _Piece:
+def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point | None) -> Piece:
     by_hand = np.zeros(table.num_rows, bool)
     for flags in (seen.by_hand, seen.places.by_hand):
         if flags is not None:
@@ -245,89 +223,7 @@ def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point 
     words = _words(table, schema, intern=True)
     by_hand |= intervals.bad
     hand_made = _encode_by_hand(table, np.flatnonzero(by_hand), schema, space, at)
-    return _learnt_piece(schema, intervals, by_hand, seen.places, words, hand_made)
-
-
-def _learnt_piece(
-    schema: Schema,
-    intervals: _Intervals,
-    by_hand: Flags,
-    places: Places,
-    words: tuple[I8, I4] | None,
-    hand_made: list[tuple[int, EncodedClause]],
-) -> _Piece:
-    """A piece of which those rows are not taken that were made by hand."""
-    runs = (intervals.offsets, intervals.attr, intervals.low, intervals.high)
-    boxes, circles = places.boxes, places.circles
-    easy = None
-    if by_hand.any():
-        easy = np.flatnonzero(~by_hand).astype(np.int32)
-        runs = intervals.of_rows(easy)
-        boxes = boxes[easy] if boxes.shape[0] else boxes
-    bottom, top = schema.domains()
-    plain = True
-    if easy is None and intervals.ends is not None:
-        columns, lows, highs = intervals.ends
-        bottom[columns] = np.minimum(bottom[columns], lows)
-        top[columns] = np.maximum(top[columns], highs)
-    else:
-        plain = bool(survey.survey_runs(*map(arrange.frozen, runs), bottom, top))
-        if not plain:
-            arrange.learn(*runs[1:], bottom, top)
-    schema.learn_all(bottom, top)
-    for axis in range(2):
-        schema.learn(axis, float(places.ends[0][axis]), float(places.ends[1][axis]))
-    plain = plain and easy is None and words is None and circles is None
-    return _Piece(runs, boxes, easy, (bottom, top), words, circles, hand_made, plain)
-
-
-def _runs_of(piece: _Piece) -> ClauseRuns:
-    offsets, attr, low, high = map(arrange.frozen, piece.runs)
-    count = np.diff(offsets).astype(np.uint16)
-    return ClauseRuns(offsets, count, attr, low, high, arrange.frozen(piece.boxes), piece.domains)
-
-
-def _arrange_piece(piece: _Piece) -> ClauseBatch:
-    """The clauses of a piece."""
-    rows, start, attr, low, high = arrange.arrange(*piece.runs, piece.boxes, *piece.domains)
-    if piece.rows is not None:
-        rows = piece.rows[rows]
-    words, circles = piece.words, piece.circles
-    word_start, word = (None, None) if words is None else arrange.pick_runs(*words, rows)
-    batch = ClauseBatch(
-        rows, start, attr, low, high, {}, word_start, word,
-        None if circles is None else circles[rows],
-    )  # fmt: skip
-    batch = _with_rows(batch, piece.hand_made)
-    return batch._replace(owner=batch.owner + np.int32(piece.first))
-
-
-def _with_rows(batch: ClauseBatch, rows: list[tuple[int, EncodedClause]]) -> ClauseBatch:
-    """The batch with some clauses behind that were encoded one at a time."""
-    if not rows:
-        return batch
-    clauses = [clause for _, clause in rows]
-    extras: dict[int, Extra] = {}
-    for k, clause in enumerate(clauses):
-        if clause.extra is not None:
-            extras[batch.size + k] = clause.extra
-    counts = np.cumsum([clause.attr.size for clause in clauses])
-    word_start, circle = batch.word_start, batch.circle
-    if word_start is not None:
-        word_start = np.concatenate([word_start, np.full(len(rows), word_start[-1])])
-    if circle is not None:
-        circle = np.concatenate([circle, np.full((len(rows), 3), np.nan)])
-    return ClauseBatch(
-        owner=np.concatenate([batch.owner, np.array([r for r, _ in rows], np.int32)]),
-        start=np.concatenate([batch.start, batch.start[-1] + counts]),
-        attr=np.concatenate([batch.attr, *(clause.attr for clause in clauses)]),
-        low=np.concatenate([batch.low, *(clause.low for clause in clauses)]),
-        high=np.concatenate([batch.high, *(clause.high for clause in clauses)]),
-        extras=extras,
-        word_start=word_start,
-        word=batch.word,
-        circle=circle,
-    )
+    return learnt_piece(schema, intervals, by_hand, seen.places, words, hand_made)
 
 
 def _encode_by_hand(
@@ -354,146 +250,22 @@ def _encode_by_hand(
     return found
 
 
-def encode_objects(
-    subscriptions: Sequence[Subscription], schema: Schema, space: Space, at: Point | None
-) -> SubscriptionDraft:
-    """Many subscriptions in the schema's codes; BatchError for one that cannot be encoded."""
-    import pyarrow as pa
-
-    drawn = _Drawn(schema, space, at, len(subscriptions))
-    for row, subscription in enumerate(subscriptions):
-        try:
-            drawn.take(row, subscription)
-        except NearcastError as error:
-            raise BatchError(row, error) from error
-    ids = pa.array([each.id for each in subscriptions], pa.large_string())
-    ends = [FOREVER if each.expires is None else each.expires for each in subscriptions]
-    batch = _arrange_piece(drawn.piece())
-    return SubscriptionDraft(*string_bytes(ids), np.array(ends, np.int64), [batch])
-
-
-class _Drawn:
-    """Objects on their way to arrays; those that have more to them are made by hand."""
-
-    def __init__(self, schema: Schema, space: Space, at: Point | None, size: int) -> None:
-        self.schema, self.space, self.at = schema, space, at
-        self.counts, self.word_counts = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
-        self.by_hand = np.zeros(size, bool)
-        self.boxes, self.circles = np.full((size, 4), np.nan), np.full((size, 3), np.nan)
-        self.attr: list[I4] = [np.empty(0, np.int32)]
-        self.low: list[F8] = [np.empty(0)]
-        self.high: list[F8] = [np.empty(0)]
-        self.words: list[int] = []
-        self.hand_made: list[tuple[int, EncodedClause]] = []
-        self._columns: dict[tuple[str, ...], I4] = {}
-        """By names: those of one form share the tuple."""
-
-    def take(self, row: int, subscription: Subscription) -> None:
-        """Take what a subscription asks for."""
-        if not isinstance(subscription, Subscription):
-            raise ValidationError("subscription", subscription, "give a Subscription")
-        simple = subscription.filter.simple
-        place = self._place(subscription) if subscription.region is not None else ()
-        if simple is None or simple.equals or place is None or len(simple.names) > _MANY:
-            made = encode_subscription(subscription, self.schema, self.space, self.at)
-            self.hand_made += [(row, clause) for clause in made]
-            self.by_hand[row] = True
-            return
-        names, low, high, _ = simple
-        columns = self._columns.get(names)
-        if columns is None:
-            codes = [self.schema.column(name, "number") for name in names]
-            columns = self._columns[names] = np.array(codes, np.int32)
-        self.attr.append(columns)
-        self.low.append(low)
-        self.high.append(high)
-        self.counts[row + 1] = columns.size
-        if place:
-            self.boxes[row], self.circles[row] = place
-        if subscription.keywords:
-            self.words += [self.schema.word(word) for word in subscription.keywords]
-            self.word_counts[row + 1] = len(subscription.keywords)
-
-    def _place(self, subscription: Subscription) -> tuple[Any, Any] | None:
-        """The only box of a region and its circle, NaN for none; None for other regions."""
-        region = fixed_region(subscription, self.at, self.space)
-        if not isinstance(region, Box | Circle):
-            return None
-        boxes = index_boxes(region, self.space)
-        if len(boxes) > 1:
-            return None
-        if isinstance(region, Box):
-            return boxes[0], np.nan
-        return boxes[0], (region.x, region.y, region.radius_m)
-
-    def piece(self) -> _Piece:
-        """All of them."""
-        intervals = _Intervals(
-            self.counts.cumsum(),
-            np.concatenate(self.attr),
-            np.concatenate(self.low),
-            np.concatenate(self.high),
-            self.by_hand,
-        )
-        words = None
-        if self.words:
-            codes = np.array(self.words, np.int32)
-            words = arrange.sort_words(self.word_counts.cumsum(), codes)
-        circles = None if np.isnan(self.circles).all() else self.circles
-        places = Places(None, self.boxes, circles, box_ends(self.boxes[~self.by_hand]))
-        return _learnt_piece(self.schema, intervals, self.by_hand, places, words, self.hand_made)
-
-
-@dataclass(frozen=True, slots=True)
-class _Intervals:
-    """The `intervals` column in codes; `bad` marks rows with something wrong in them."""
-
-    offsets: I8
-    attr: I4
-    low: F8
-    high: F8
-    bad: Flags
-    ends: tuple[I4, F8, F8] | None = None
-    """(columns, lowest ends, highest ends) where all runs can be taken as they are."""
-
-    def of_rows(self, rows: I4) -> tuple[I8, I4, F8, F8]:
-        """The runs of some rows."""
-        offsets, attr = arrange.pick_runs(self.offsets, self.attr, rows)
-        _, low = arrange.pick_runs(self.offsets, self.low, rows)
-        _, high = arrange.pick_runs(self.offsets, self.high, rows)
-        return offsets, attr, low, high
-
-    def with_runs(self, offsets: I8, attr: I4, low: F8, high: F8) -> _Intervals:
-        """The same with further intervals behind those of each row."""
-        if not self.attr.size:
-            return _Intervals(offsets, attr, low, high, self.bad)
-        both = self.offsets + offsets
-        made = _Intervals(
-            both, np.empty(both[-1], np.int32), np.empty(both[-1]), np.empty(both[-1]), self.bad
-        )
-        mine = np.arange(self.attr.size) + np.repeat(offsets[:-1], np.diff(self.offsets))
-        more = np.arange(attr.size) + np.repeat(self.offsets[1:], np.diff(offsets))
-        made.attr[mine], made.low[mine], made.high[mine] = self.attr, self.low, self.high
-        made.attr[more], made.low[more], made.high[more] = attr, low, high
-        return made
-
-
-def _intervals(seen: Seen | None, n: int, schema: Schema) -> _Intervals:
+def _intervals(seen: Seen | None, n: int, schema: Schema) -> Intervals:
     """The same in the schema's codes."""
     bad = np.zeros(n, bool)
     if seen is None:
         none = np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0)
-        return _Intervals(*none, bad)
+        return Intervals(*none, bad)
     offsets, codes, distinct, low, high, ends = seen
     known = np.array([schema.column(name, "number") if name else -1 for name in distinct], np.int32)
     if ends is not None:
         survey.recode(codes, known)
-        return _Intervals(offsets, codes, low, high, bad, (known, *ends))
+        return Intervals(offsets, codes, low, high, bad, (known, *ends))
     attr = known[codes] if known.size else np.zeros(codes.size, np.int32)
     wrong = seen.wrong() | (attr < 0)
     if wrong.any():
         bad[np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1] = True
-    return _Intervals(offsets, attr, low, high, bad)
+    return Intervals(offsets, attr, low, high, bad)
 
 
 # --- events -------------------------------------------------------------------

@@ -57,6 +57,7 @@ from nearcast.matcher.live import Live, Spots, Standing
 from nearcast.matcher.lock import ReadWriteLock
 from nearcast.matcher.places import index_boxes, search_boxes, shape_floats
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
+from nearcast.matcher.subscription_lists import encode_objects
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
 from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
@@ -431,7 +432,7 @@ class Matcher:
         """Add so many that they are arrays sooner than one by one; within `change`."""
         with self.schema.attempt(self._lock.alone):
             try:
-                draft = bulk.encode_objects(subscriptions, self.schema, self.space, at)
+                draft = encode_objects(subscriptions, self.schema, self.space, at)
                 self._add_draft(draft)
             except BatchError:
                 self._encode_all(subscriptions, at)  # which finds the first that is wrong

@@ -13,9 +13,9 @@ from nearcast.errors import FilterError, FilterTooLarge, ValidationError
 from nearcast.model.cql2_json import RefusalError, read_json
 from nearcast.model.cql2_text import locate, read_text, stray_keyword
 from nearcast.model.expressions import Constant, Expression, attributes_of
+from nearcast.model.known_forms import KnownForm, recall
 from nearcast.model.normal_form import MAX_INDEXED_IN, normal_form
 from nearcast.model.predicates import Clause, Simple
-from nearcast.model.templates import recall
 
 __all__ = ["MAX_CLAUSES", "MAX_INDEXED_IN", "Filter"]
 
@@ -40,7 +40,8 @@ class Filter:
     _expression: Expression | None
     _given: str | None
     """The text as it was given, if it has not been read whole."""
-    _simple: Simple | bool | None
+    _simple: Simple | KnownForm | bool | None
+    """What the filter says, or how to read it; False where it is more than that can say."""
     _text: str | None
     kept: tuple[object, Any] | None
     """What somebody made of it and for whom, see `keep`."""
@@ -53,15 +54,14 @@ class Filter:
         given: str | None,
         clauses: tuple[Clause, ...] | None,
         expression: Expression | None,
-        simple: Simple | None,
+        simple: Simple | KnownForm | None,
     ) -> None:
-        put = object.__setattr__
-        put(self, "_given", given)
-        put(self, "_clauses", clauses)
-        put(self, "_expression", expression)
-        put(self, "_simple", simple)
-        put(self, "_text", None)
-        put(self, "kept", None)
+        _put_given(self, given)
+        _put_clauses(self, clauses)
+        _put_expression(self, expression)
+        _put_simple(self, simple)
+        _put_text(self, None)
+        _put_kept(self, None)
 
     @classmethod
     def parse(
@@ -76,7 +76,7 @@ class Filter:
             raise ValidationError("max_clauses", max_clauses, "give an integer of at least 1")
         text = text_or_json if isinstance(text_or_json, str) else None
         known = None if text is None else recall(text)
-        if isinstance(known, Simple):
+        if isinstance(known, KnownForm | Simple):
             made = cls.__new__(cls)
             made._put(text, None, None, known)
             return made
@@ -95,29 +95,43 @@ class Filter:
     def expression(self) -> Expression:
         """The tree of the filter as it was written."""
         if self._expression is None:
-            object.__setattr__(self, "_expression", _read(self._given, self._given))
+            _put_expression(self, _read(self._given, self._given))
         return cast("Expression", self._expression)
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
         """The normal form: conjunctions, one of which must hold."""
         if self._clauses is None:
-            assert isinstance(self._simple, Simple)
-            object.__setattr__(self, "_clauses", (self._simple.clause(),))
+            simple = self.simple
+            if self._clauses is None and simple is not None:
+                _put_clauses(self, (simple.clause(),))
         return cast("tuple[Clause, ...]", self._clauses)
 
     @property
     def simple(self) -> Simple | None:
         """What the filter says if that is one clause of intervals and equalities only."""
-        if self._simple is None:
+        found = self._simple
+        if isinstance(found, KnownForm):
+            assert self._given is not None
+            found = found.read(self._given)
+            if found is None:  # nothing can match
+                _put_clauses(self, normal_form(self.expression, MAX_CLAUSES))
+            else:
+                _put_simple(self, found)
+        if found is None:
             clauses = self.clauses
-            found = clauses[0].simple() if len(clauses) == 1 else None
-            object.__setattr__(self, "_simple", False if found is None else found)
-        return self._simple if isinstance(self._simple, Simple) else None
+            found = (clauses[0].simple() if len(clauses) == 1 else None) or False
+            _put_simple(self, found)
+        return found if isinstance(found, Simple) else None
+
+    @property
+    def unread(self) -> str | None:
+        """The text, where it is known to be sound and nobody has asked what it says."""
+        return self._given if isinstance(self._simple, KnownForm) else None
 
     def keep(self, owner: object, made: Any) -> None:
         """Keep what `owner` made of this filter, in the place of what was kept before."""
-        object.__setattr__(self, "kept", (owner, made))
+        _put_kept(self, (owner, made))
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -130,7 +144,7 @@ class Filter:
 
     def __str__(self) -> str:
         if self._text is None:
-            object.__setattr__(self, "_text", str(self.expression))
+            _put_text(self, str(self.expression))
         return str(self._text)
 
     def __repr__(self) -> str:
@@ -150,6 +164,13 @@ class Filter:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Filter is frozen: cannot delete {name}")
+
+
+#: Writers of the fields, which nobody else can set: half the time of `object.__setattr__`.
+_put_given, _put_clauses, _put_expression, _put_simple, _put_text, _put_kept = (
+    Filter.__dict__[name].__set__
+    for name in ("_given", "_clauses", "_expression", "_simple", "_text", "kept")
+)
 
 
 def _read(given: Any, text: str | None) -> Expression:
