@@ -19,6 +19,7 @@
     ├── SavedError           a saved matcher that cannot be written or read
     ├── StoreError           a store that cannot be opened, read or written
     │   └── StoppedError     a broker whose store failed, or that was closed
+    ├── ServerError          a server that cannot be reached, or does not let one in
     └── MissingExtraError    an optional dependency that is not installed
 
     CompilerWarning          the compiler or its cache is in trouble; answers are not
@@ -46,6 +47,7 @@ __all__ = [
     "PatternError",
     "SavedError",
     "SchemaError",
+    "ServerError",
     "SparkError",
     "StoppedError",
     "StoreError",
@@ -254,6 +256,14 @@ class StoppedError(StoreError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"this broker has stopped: {why}; open it again to go on")
+
+
+class ServerError(NearcastError):
+    """A server that cannot be reached (status 0), does not let one in, or has failed itself."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class MissingExtraError(NearcastError, ImportError):

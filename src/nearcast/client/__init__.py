@@ -1,0 +1,20 @@
+"""The other end of a server: its verbs from Python, waiting or not.
+
+`Client` waits for every answer, `AsyncClient` is awaited; both have the broker's verbs. `calls`
+says what each sends and how its answer is read, `retries` what is tried again and when.
+"""
+
+from nearcast.client.aio import AsyncClient, AsyncPhone
+from nearcast.client.answers import Checked, Placed, Published, Told
+from nearcast.client.blocking import Client, Phone
+
+__all__ = [
+    "AsyncClient",
+    "AsyncPhone",
+    "Checked",
+    "Client",
+    "Phone",
+    "Placed",
+    "Published",
+    "Told",
+]

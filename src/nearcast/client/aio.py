@@ -1,0 +1,136 @@
+"""`AsyncClient`: a server's verbs, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx2
+
+from nearcast.client import retries
+from nearcast.client.answers import Told
+from nearcast.client.calls import Call, Calls
+from nearcast.client.connection import (
+    KINDS,
+    TIMEOUT_S,
+    answer_of,
+    headers_of,
+    request_of,
+    unreachable,
+)
+from nearcast.client.phone import AsyncPhone
+from nearcast.errors import UnknownIdError
+from nearcast.model.fences import Fence
+from nearcast.model.geometry import Space
+from nearcast.model.subscriptions import Subscription
+
+__all__ = ["AsyncClient", "AsyncPhone"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _verb(
+    verb: Callable[Concatenate[Calls, P], Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """The verb that sends a call, and whose answer is awaited."""
+
+    @wraps(verb)
+    async def awaited(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._send(verb(self._calls, *args, **kwargs))
+
+    return awaited
+
+
+class AsyncClient:
+    """As `nearcast.client.Client`, for asyncio: every verb is awaited, notifications by `async for`.
+
+    Made anywhere, used from one event loop.
+    """
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:8642", key: str | None = None, *,
+        space: Space = "globe", patience_s: float = retries.PATIENCE_S,
+    ) -> None:  # fmt: skip
+        self.url = url.rstrip("/")
+        self._headers = headers_of(key)
+        self._calls = Calls(space)
+        self._patience_s = patience_s
+        self._http = httpx2.AsyncClient(
+            base_url=f"{self.url}/v1", headers=self._headers, timeout=TIMEOUT_S
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        await self._http.aclose()
+
+    subscribe = _verb(Calls.subscribe)
+    detect = _verb(Calls.detect)
+    preview = _verb(Calls.preview)
+    publish = _verb(Calls.publish)
+    publish_many = _verb(Calls.publish_many)
+    retract = _verb(Calls.retract)
+    events = _verb(Calls.events)
+    log = _verb(Calls.log)
+    move = _verb(Calls.move)
+    page = _verb(Calls.page)
+    ack = _verb(Calls.ack)
+    check = _verb(Calls.check)
+    explain = _verb(Calls.explain)
+    _remove = _verb(Calls.remove)
+
+    async def subscribe_many(self, subscriptions: Iterable[Subscription | Fence]) -> None:
+        """`subscribe` for many, one after the other."""
+        for subscription in subscriptions:
+            await self.subscribe(subscription)
+
+    async def unsubscribe(self, id: str) -> None:
+        """End a subscription, a fence or a composite; raises UnknownIdError."""
+        *others, last = KINDS
+        for kind in others:
+            with suppress(UnknownIdError):
+                return await self._remove(id, kind)
+        return await self._remove(id, last)
+
+    async def notifications(
+        self, subscriber: str, after: int | None = None, follow: bool = False,
+        limit: int = 1000, wait_s: float = 20.0,
+    ) -> AsyncIterator[Told]:  # fmt: skip
+        """What a subscriber was told, in order: what there is, or with `follow` without an end."""
+        while True:
+            page = await self.page(subscriber, after, limit, wait_s if follow else 0.0)
+            for told in page.told(self.ack):
+                yield told
+            after = page.next
+            if not page.notifications and not follow:
+                return
+
+    def phone(self, subscriber: str, after: int | None = None) -> AsyncPhone:
+        """A connection over which a subscriber moves, holds its safe region and is told."""
+        return AsyncPhone(self.url, self._headers, self._calls, subscriber, after)
+
+    async def _send(self, call: Call[T]) -> T:
+        waits = retries.delays(self._patience_s)
+        again = False
+        while True:
+            try:
+                response = await self._http.request(**request_of(call))
+            except httpx2.TransportError as error:
+                delay = next(waits, None)
+                if delay is None:
+                    raise unreachable(self.url, error) from error
+            else:
+                delay = retries.before(response.status_code, response.headers, waits)
+                if delay is None:
+                    return answer_of(call, response, again)
+            await asyncio.sleep(delay)
+            again = True

@@ -1,0 +1,65 @@
+"""What both clients do with a request and its response."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import httpx2
+
+from nearcast.client.calls import Call
+from nearcast.client.problems import error_of
+from nearcast.errors import ServerError
+
+__all__ = ["KINDS", "TIMEOUT_S", "answer_of", "headers_of", "request_of", "unreachable"]
+
+T = TypeVar("T")
+
+#: What ids may belong to, the likeliest first.
+KINDS = ("subscriptions", "fences", "composites")
+#: How long a server may be silent before a call is tried again.
+TIMEOUT_S = 30.0
+
+
+def headers_of(key: str | None) -> dict[str, str]:
+    """What every request of one client says."""
+    headers = {"user-agent": "nearcast-client"}
+    if key is not None:
+        headers["authorization"] = f"Bearer {key}"
+    return headers
+
+
+def request_of(call: Call[Any]) -> dict[str, Any]:
+    """A call as arguments of an HTTP library."""
+    request: dict[str, Any] = {
+        "method": call.method,
+        "url": call.path,
+        "params": call.query,
+        "timeout": TIMEOUT_S + call.wait_s,
+    }
+    if call.body is not None:
+        request["json"] = call.body
+        request["headers"] = {"content-type": call.media}
+    return request
+
+
+def unreachable(url: str, error: Exception) -> ServerError:
+    """What to say when patience has ended."""
+    why = str(error) or type(error).__name__
+    return ServerError(f"{url} cannot be reached ({why}); is `nearcast serve` running there?", 0)
+
+
+def answer_of(call: Call[T], response: httpx2.Response, again: bool = False) -> T:
+    """What a response says, or the error it stands for.
+
+    `again`: an earlier try may have been taken though its answer was lost. What it was to remove
+    is gone then, as it should be.
+    """
+    if response.is_success or (again and call.removes and response.status_code == 404):
+        return call.read(response.json() if response.content else None)
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = {}
+    if not isinstance(problem, dict):
+        problem = {}
+    raise error_of(response.status_code, problem)
