@@ -74,12 +74,12 @@ clean: ## remove the environment and everything that was generated
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark,server,bench]'
+	@$(INSTALL) -c constraints.txt -e '.[spark,server,client,bench]'
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast and its tools into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark,text,server,bench]' --group dev
+	@$(INSTALL) -c constraints.txt -e '.[spark,text,server,client,bench]' --group dev
 	@touch $(CORE) $@
 
 # The first interpreter that answers and fits wins. The newest that fits is the newest for

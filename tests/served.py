@@ -21,7 +21,8 @@ __all__ = ["client", "feature", "make_keys", "serving"]
 @contextmanager
 def serving(store: str | Path = "memory:", **settings: Any) -> Iterator[Running]:
     """A server that answers; stopped in order afterwards."""
-    server = Running(Settings(store=str(store), port=0, **settings))
+    given: dict[str, Any] = {"store": str(store), "port": 0} | settings
+    server = Running(Settings(**given))
     thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     try:

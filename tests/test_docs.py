@@ -10,6 +10,7 @@ import pytest
 
 import nearcast
 from nearcast.index import registry
+from tests.served import serving
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -21,6 +22,8 @@ PAGES = sorted(
     ]
 )
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: Where examples that talk to a server think that it is.
+SERVER = "http://127.0.0.1:8642"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -33,6 +36,11 @@ def examples() -> list[tuple[str, str]]:
         for page in PAGES
         for found in EXAMPLE.finditer(page.read_text())
     ]
+
+
+def needs_more(code: str) -> bool:
+    """Whether an example needs Spark, or a server that runs."""
+    return "nearcast.spark" in code or SERVER in code
 
 
 def anchors(page: Path) -> set[str]:
@@ -51,10 +59,20 @@ def run(where: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "code"),
-    [pytest.param(*e, id=e[0]) for e in examples() if "nearcast.spark" not in e[1]],
+    [pytest.param(*e, id=e[0]) for e in examples() if not needs_more(e[1])],
 )
 def test_every_example_runs(where: str, code: str, capsys: pytest.CaptureFixture[str]):
     run(where, code)
+
+
+@pytest.mark.parametrize(
+    ("where", "code"), [pytest.param(*e, id=e[0]) for e in examples() if SERVER in e[1]]
+)
+def test_every_example_runs_with_a_server(
+    where: str, code: str, capsys: pytest.CaptureFixture[str]
+):
+    with serving() as server:
+        run(where, code.replace(SERVER, server.url))
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,14 @@
 says what each sends and how its answer is read, `retries` what is tried again and when.
 """
 
-from nearcast.client.aio import AsyncClient, AsyncPhone
+from nearcast.client.aio import AsyncClient
 from nearcast.client.answers import Checked, Placed, Published, Told
-from nearcast.client.blocking import Client, Phone
+from nearcast.client.blocking import Client
 
 __all__ = [
     "AsyncClient",
-    "AsyncPhone",
     "Checked",
     "Client",
-    "Phone",
     "Placed",
     "Published",
     "Told",

@@ -21,13 +21,12 @@ from nearcast.client.connection import (
     request_of,
     unreachable,
 )
-from nearcast.client.phone import AsyncPhone
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["AsyncClient", "AsyncPhone"]
+__all__ = ["AsyncClient"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,14 +38,14 @@ def _verb(
     """The verb that sends a call, and whose answer is awaited."""
 
     @wraps(verb)
-    async def awaited(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def awaited(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._send(verb(self._calls, *args, **kwargs))
 
     return awaited
 
 
 class AsyncClient:
-    """As `nearcast.client.Client`, for asyncio: every verb is awaited, notifications by `async for`.
+    """As `nearcast.client.Client`, for asyncio: verbs are awaited, and so are notifications.
 
     Made anywhere, used from one event loop.
     """
@@ -113,10 +112,6 @@ class AsyncClient:
             after = page.next
             if not page.notifications and not follow:
                 return
-
-    def phone(self, subscriber: str, after: int | None = None) -> AsyncPhone:
-        """A connection over which a subscriber moves, holds its safe region and is told."""
-        return AsyncPhone(self.url, self._headers, self._calls, subscriber, after)
 
     async def _send(self, call: Call[T]) -> T:
         waits = retries.delays(self._patience_s)

@@ -21,13 +21,12 @@ from nearcast.client.connection import (
     request_of,
     unreachable,
 )
-from nearcast.client.phone import Phone
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Client", "Phone"]
+__all__ = ["Client"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +38,7 @@ def _verb(
     """The verb that sends a call and waits for its answer."""
 
     @wraps(verb)
-    def waiting(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+    def waiting(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._send(verb(self._calls, *args, **kwargs))
 
     return waiting
@@ -125,10 +124,6 @@ class Client:
             after = page.next
             if not page.notifications and not follow:
                 return
-
-    def phone(self, subscriber: str, after: int | None = None) -> Phone:
-        """A connection over which a subscriber moves, holds its safe region and is told."""
-        return Phone(self.url, self._headers, self._calls, subscriber, after)
 
     # -- sending ---------------------------------------------------------------------
 

@@ -131,7 +131,9 @@ class Calls:
         With `wait_s` an empty page comes only after that long.
         """
         query = _paged(after, limit, wait_s)
-        return Call("GET", f"{_whose(subscriber)}/notifications", self.read_page, None, "", query, wait_s)
+        return Call(
+            "GET", f"{_whose(subscriber)}/notifications", self.read_page, None, "", query, wait_s
+        )
 
     def ack(self, subscriber: str, upto: int) -> Call[None]:
         """A subscriber has everything up to a number: the server need not keep it."""

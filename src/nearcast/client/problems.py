@@ -7,7 +7,6 @@ from typing import Any
 
 from nearcast.errors import (
     BatchError,
-    CapacityError,
     DuplicateIdError,
     NearcastError,
     ServerError,
@@ -43,6 +42,4 @@ def _made(status: int, problem: Mapping[str, Any], detail: str) -> NearcastError
             return UnknownIdError(field, str(value), remedy)
         case 409:
             return DuplicateIdError(field, str(value), remedy)
-        case 413 | 429:
-            return CapacityError(detail)
     return ServerError(detail, status)
