@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
