@@ -57,6 +57,10 @@ class Reading:
         """How many things a subscriber has."""
         return self._outlet.store.count(subscriber)
 
+    def cursor(self, subscriber: str) -> int:
+        """The number up to which a subscriber has acknowledged."""
+        return self._outlet.store.cursor(subscriber)
+
     # -- events --------------------------------------------------------------------
 
     @property

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from nearcast.errors import NearcastError
 from nearcast.server.auth import ANYBODY
@@ -17,6 +17,7 @@ from nearcast.server.desk import Ask, Desk
 from nearcast.server.logs import log
 from nearcast.server.operations import OPERATIONS, Operation
 from nearcast.server.problems import CONTENT_TYPE, Problem, problem_of
+from nearcast.server.socket import make_endpoint
 
 __all__ = ["make_app"]
 
@@ -26,7 +27,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def make_app(desk: Desk, more: Sequence[BaseRoute] = ()) -> Starlette:
     """The ASGI application of a desk; whoever runs it starts and stops the desk's core."""
     return Starlette(
-        routes=[*_routes(desk), *more],
+        routes=[*_routes(desk), WebSocketRoute("/v1/socket", make_endpoint(desk)), *more],
         exception_handlers={HTTPException: _not_ours, Exception: _at_fault},
     )
 

@@ -15,6 +15,7 @@ from nearcast.broker.service import Service
 from nearcast.server.auth import ANYBODY, Keyring, Principal, no_key
 from nearcast.server.core import Answer, Call, Core, Turn
 from nearcast.server.feeds import Feeds, Who
+from nearcast.server.figures import Figures
 from nearcast.server.house import House
 from nearcast.server.limits import Limits
 from nearcast.server.problems import Problem
@@ -54,6 +55,7 @@ class Desk:
     feeds: Feeds = field(init=False)
     core: Core = field(init=False)
     limits: Limits = field(init=False)
+    metrics: Figures = field(default_factory=Figures, init=False)
     _changed: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class Desk:
 
     def _released(self, turn: Turn) -> None:
         self.feeds.release(turn.replies)
+        self.metrics.turned(turn)
         for tenant in turn.changed:
             waited = self._changed.pop(tenant, None)
             if waited is not None:

@@ -21,7 +21,7 @@ from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.problems import malformed
 from nearcast.server.wire import decode, event_json, event_text, number, sayable, whole
 
-__all__ = ["MOST", "publish", "read_events"]
+__all__ = ["MOST", "publish", "read_events", "retract"]
 
 #: Rows of one page.
 MOST = 1000
@@ -63,6 +63,8 @@ async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, 
         return Answer({"accepted": new, "repeated": len(events) - new, "offset": offset}, (reply,))
 
     found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
+    desk.metrics.events.labels("accepted").inc(found["accepted"])
+    desk.metrics.events.labels("repeated").inc(found["repeated"])
     return found
 
 
@@ -79,17 +81,21 @@ async def get_one(ask: Ask) -> Response:
     return Response(bytes(event_text(event)), media_type="application/cloudevents+json")
 
 
-async def delete(ask: Ask) -> Response:
-    """`DELETE /events/{id}`."""
-    source = ask.query.get("source")
+async def retract(desk: Desk, who: Principal, id: str, source: str | None) -> None:
+    """Retract a live event; to whom it is not its own it is not there."""
 
     def call(broker: Service) -> Answer:
-        event = broker.reading.event(ask.id, source)
-        if not ask.who.admin and broker.reading.publisher(event) != ask.who.key:
-            raise UnknownIdError("event", ask.id, "it may have expired; check the id")
+        event = broker.reading.event(id, source)
+        if not who.admin and broker.reading.publisher(event) != who.key:
+            raise UnknownIdError("event", id, "it may have expired; check the id")
         return Answer(None, (broker.retract(event.id, event.source),))
 
-    await ask.desk.call(ask.who, call)
+    await desk.call(who, call)
+
+
+async def delete(ask: Ask) -> Response:
+    """`DELETE /events/{id}`."""
+    await retract(ask.desk, ask.who, ask.id, ask.query.get("source"))
     return Response(status_code=204)
 
 

@@ -88,8 +88,6 @@ class Feeds:
         self._feeds: dict[Who, Feed] = {}
         self._asked: dict[Who, int] = {}
         self.ended = False
-        self.delivered = 0
-        """Notifications that were told to somebody who has a number for them."""
 
     def __len__(self) -> int:
         """How many listen."""
@@ -146,7 +144,6 @@ class Feeds:
     ) -> None:  # fmt: skip
         if told.subscriber is None or told.seq is None:
             return
-        self.delivered += 1
         who = Who(tenant, told.subscriber)
         feed = self._feeds.get(who)
         if feed is not None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from nearcast.server import events, subscribers, things, upkeep
+from nearcast.server import events, sse, subscribers, things, upkeep
 from nearcast.server.desk import Ask
 from nearcast.storage.sqlite.keys import Role
 
@@ -62,6 +62,8 @@ OPERATIONS: tuple[Operation, ...] = (
               "Report where a subscriber is"),
     Operation("GET", "/v1/subscribers/{id}/notifications", subscribers.get_notifications,
               _SUBSCRIBE, "What a subscriber was told"),
+    Operation("GET", "/v1/subscribers/{id}/stream", sse.get_stream, _SUBSCRIBE,
+              "What a subscriber is told, as server-sent events"),
     Operation("POST", "/v1/subscribers/{id}/ack", subscribers.post_ack, _SUBSCRIBE,
               "Acknowledge notifications"),
     Operation("GET", "/v1/keys", upkeep.list_keys, _ADMIN, "Keys, without what is secret"),

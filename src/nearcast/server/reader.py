@@ -1,0 +1,95 @@
+"""Following a subscriber's notifications: from the tail while that reaches, else from the store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from nearcast.broker.service import Service
+from nearcast.mobility.safe_region import SafeRegion
+from nearcast.server.core import Answer
+from nearcast.server.desk import Desk, Page
+from nearcast.server.feeds import Who
+
+__all__ = ["MOST", "Reader"]
+
+#: Notifications of one frame or write.
+MOST = 256
+
+
+class Reader:
+    """One connection's way through an outbox; used as a context manager, one task at a time.
+
+    `after` is the number behind which it begins, by default what is acknowledged. Everything after
+    it comes once and in order; what is beyond retention comes as a count (`Page.lost`).
+    """
+
+    def __init__(self, desk: Desk, who: Who, after: int | None) -> None:
+        self._desk = desk
+        self._who = who
+        self._at = after
+        self._behind = True
+        self._listener = desk.feeds.listen(who)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._desk.feeds.leave(self._listener)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server stops."""
+        return self._desk.feeds.ended
+
+    async def start(self) -> int:
+        """The number behind which it begins."""
+        if self._at is None:
+            self._at = await self._desk.core.submit(self._who.tenant, self._cursor, reads=True)
+        return self._at
+
+    def _cursor(self, broker: Service) -> Answer:
+        return Answer(broker.reading.cursor(self._who.subscriber))
+
+    @property
+    def stirred(self) -> bool:
+        """Whether something has come since the last page."""
+        return self._behind or self._listener.woken.is_set()
+
+    async def woken(self, patience_s: float) -> None:
+        """Return when there may be something, or after a while."""
+        if self._behind or self.ended:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._listener.woken.wait()
+
+    async def page(self) -> Page | None:
+        """What comes next; None if there is nothing at the moment."""
+        self._listener.woken.clear()
+        at = await self.start()
+        if not self._behind:
+            found = self._listener.feed.after(at, MOST)
+            if found is None:
+                self._behind = True
+            elif not found:
+                return None
+            else:
+                self._at = found[-1][0]
+                if len(found) == MOST:
+                    self._listener.woken.set()
+                return Page([text for _, text in found], self._at)
+        page = await self._desk.page(self._who, at, MOST)
+        self._behind = page.full
+        self._at = page.next
+        return page if page.texts or page.lost else None
+
+    def region(self) -> SafeRegion | None:
+        """The newest safe region, once."""
+        region, self._listener.region = self._listener.region, None
+        return region
+
+    def request(self) -> int | None:
+        """A location request, once: report with a number above this."""
+        request, self._listener.request = self._listener.request, None
+        return request
