@@ -48,12 +48,12 @@ class Talk:
 
     def hear(self, *types: str) -> dict[str, Any]:
         """The next frame of a type; others wait, and errors are errors unless asked for."""
-        for frame in self.waiting:
-            if frame["type"] in types:
-                self.waiting.remove(frame)
-                return frame
+        for known in self.waiting:
+            if known["type"] in types:
+                self.waiting.remove(known)
+                return known
         while True:
-            frame = json.loads(self.end.recv(timeout=30))
+            frame: dict[str, Any] = json.loads(self.end.recv(timeout=30))
             if frame["type"] in types:
                 return frame
             assert frame["type"] != "error", frame
