@@ -17,7 +17,8 @@ from tests.cpsl_naive import Found
 REGION = ast.Region(((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0)))
 SPOT = ast.Region(((1.0, 1.0),))
 lengths = st.integers(0, 6)
-regions = st.sampled_from([REGION, SPOT, ast.Region(((1.0, 0.0), (3.0, 2.0), (1.0, 3.0)))])
+TRIANGLE = ast.Region(((1.0, 0.0), (3.0, 2.0), (1.0, 3.0)))
+regions = st.sampled_from([REGION, SPOT, TRIANGLE])
 distances = st.sampled_from([("<", 2.3), (">", 1.7), ("=", 2.3), ("<", 1.7)])
 
 
@@ -96,6 +97,18 @@ def operators(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(ast.Count, st.integers(1, 3), of),
         st.builds(ast.Period, st.integers(1, 6), of),
         st.builds(ast.Sliding, st.integers(1, 3), lengths, st.integers(1, 3), of),
+    )
+
+
+def crossings(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A border that objects cross."""
+    areas, margins = st.sampled_from([REGION, TRIANGLE]), st.sampled_from([0.0, 0.0, 1.0, 1.5])
+    stays, reaches = st.integers(1, 4), st.sampled_from([1.0, 1.5])
+    return st.one_of(
+        st.builds(ast.Enter, areas, margins, of),
+        st.builds(ast.Exit, areas, margins, of),
+        st.builds(ast.Dwell, areas, margins, of, stays),
+        st.builds(ast.Approach, regions, margins, of, reaches),
     )
 
 

@@ -101,6 +101,10 @@ def operators(inner: st.SearchStrategy) -> st.SearchStrategy:
         st.builds(ast.Count, counts, inner),
         st.builds(ast.Period, durations, inner),
         st.builds(ast.Sliding, counts, durations, counts, inner),
+        st.builds(ast.Enter, regions, metres, inner),
+        st.builds(ast.Exit, regions, metres, inner),
+        st.builds(ast.Dwell, regions, metres, inner, durations),
+        st.builds(ast.Approach, regions, metres, inner, metres),
     )
 
 

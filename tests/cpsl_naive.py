@@ -177,7 +177,7 @@ class Naive:
         return [node for body in bodies for node in ast.walk(body)]
 
     def _timed(self) -> list[Any]:
-        kinds = (ast.Negation, ast.Period)
+        kinds = (ast.Negation, ast.Period, ast.Crossing)
         return sorted(
             {e for e in self._all() if isinstance(e, kinds)},
             key=lambda e: (self.height(e), tie_break(e)),
@@ -187,7 +187,12 @@ class Naive:
         due: list[Any] = []
         for e in self._timed():
             common = (self.height(e),)
-            if isinstance(e, ast.Period):
+            if isinstance(e, ast.Crossing):
+                if isinstance(e, ast.Dwell):
+                    for i, a in enumerate(self.arrived.get((e, 1), [])):
+                        if (e, i) not in self.fired:
+                            due.append((a.end + e.length, *common, a.step, tie_break(e), i, e))
+            elif isinstance(e, ast.Period):
                 assert self.begun is not None or not self.arrived.get((e, 0))
                 boundaries = {self._boundary(e, a) for a in self.arrived.get((e, 0), [])}
                 for at in boundaries:
@@ -239,6 +244,8 @@ class Naive:
                 return self._negation(e)
             case ast.Count() | ast.Period() | ast.Sliding():
                 return self._repetition(e)
+            case ast.Crossing():
+                return self._crossing(e)
         if _is_unary(e):
             return [one for one in self.operand(_body(e)) if self._passes(e, one)]
         return self._joint(e)
@@ -305,7 +312,7 @@ class Naive:
             combines = not isinstance(
                 x,
                 ast.Primitive | ast.Reference | ast.Or | ast.Negation
-                | ast.Count | ast.Period | ast.Sliding,
+                | ast.Count | ast.Period | ast.Sliding | ast.Crossing,
             )  # fmt: skip
             if combines and any(n < self.uses[name] for name, n in _uses(x).items()):
                 return tree(x)
@@ -426,7 +433,7 @@ class Naive:
         joints = {
             e for e in self._all()
             if not _is_unary(e) and not isinstance(e, ast.Primitive | ast.Reference | ast.Or
-            | ast.Negation | ast.Count | ast.Period | ast.Sliding)
+            | ast.Negation | ast.Count | ast.Period | ast.Sliding | ast.Crossing)
         }  # fmt: skip
         return sum(
             self._alive(e, leaves, tree, port, one)
@@ -644,6 +651,65 @@ class Naive:
         ]
         return _joined(self._next(), plain)
 
+    # -- borders ---------------------------------------------------------------------
+
+    def _crossing(self, e: Any) -> list[Seen]:
+        """What each new position of an object means, given all that came before it.
+
+        Of a dwell, entries wait at port 1 until they are due, the positions that entered at 2.
+        """
+        entries: list[Seen] = []
+        came: list[Seen] = []
+        for x in self.operand(e.body):
+            mine = [one for one in self.arrived.get((e, 0), []) if _values(one) == _values(x)]
+            if x.shape() is None or any(one.end > x.end for one in mine):
+                continue  # it is nowhere, or older than what is known of the object
+            self.arrived.setdefault((e, 0), []).append(x)
+            before, now = self._side(e, mine), self._side(e, [*mine, x])
+            first, last = ("in", "out") if isinstance(e, ast.Exit) else ("out", "in")
+            if (before, now) != (first, last):
+                continue
+            since = len(mine) - 1
+            while self.mode != "recent" and since and self._side(e, mine[:since]) == first:
+                since -= 1
+            entries.append(replace(self._row([mine[since], x]), step=self.step))
+            came.append(x)
+        if not isinstance(e, ast.Dwell):
+            return entries
+        made: list[Seen] = []
+        for one, x in zip(entries, came, strict=True):
+            row = self.arrived.setdefault((e, 1), [])
+            row.append(one)
+            self.arrived.setdefault((e, 2), []).append(x)
+            if one.end + e.length < self.now:  # came when its time was over
+                self.fired.add((e, len(row) - 1))
+                made.append(replace(one, number=self._next(), end=one.end + e.length))
+        if self.timer is not None and self.timer[0] == e:
+            made += self._stayed(e, self.timer[1])
+        return made
+
+    def _side(self, e: Any, positions: list[Seen]) -> str | None:
+        """Where an object is after these positions: the last that is clear decides."""
+        place = [hull([(Fraction(x), Fraction(y)) for x, y in e.region.points])]
+        reach = Fraction(e.metres) if isinstance(e, ast.Approach) else Fraction(0)
+        side = None
+        for one in positions:
+            away = exact.distance_squared(place, one.shape())
+            if away <= reach**2:
+                side = "in"
+            elif away > (reach + Fraction(e.margin)) ** 2:
+                side = "out"
+        return side
+
+    def _stayed(self, e: Any, number: int) -> list[Seen]:
+        """The dwell of an entry, unless the object left since."""
+        entry, x = self.arrived[e, 1][number], self.arrived[e, 2][number]
+        mine = [one for one in self.arrived[e, 0] if _values(one) == _values(entry)]
+        came = mine.index(x)
+        if any(self._side(e, mine[:until]) != "in" for until in range(came + 1, len(mine) + 1)):
+            return []
+        return [replace(entry, number=self._next(), end=entry.end + e.length)]
+
     # -- bounds and order --------------------------------------------------------------
 
     def lag(self, e: ast.Expression) -> int:
@@ -692,6 +758,8 @@ class Naive:
                 return {n for x in ast.parts_of(window) for n in self.speaks_of(x)}
             case ast.Count(body=body) | ast.Period(body=body) | ast.Sliding(body=body):
                 return {n for n in self.speaks_of(body) if n[0] == "&"}
+            case ast.Crossing(body=body):
+                return {n for n in self.speaks_of(body) if n[0] == "&"}
         return {n for x in ast.children(e) for n in self.speaks_of(x)}
 
     def height(self, e: ast.Expression) -> int:
@@ -702,10 +770,11 @@ class Naive:
             body = self.definitions[e.name]
             return self.height(body) + isinstance(body, ast.Reference)
         joint = not _is_unary(e) and not isinstance(
-            e, ast.Or | ast.Negation | ast.Count | ast.Period | ast.Sliding
+            e, ast.Or | ast.Negation | ast.Count | ast.Period | ast.Sliding | ast.Crossing
         )
         below = self.cluster(e)[0] if joint else ast.children(e)
-        return 1 + max(self.height(x) for x in below)
+        # Positions are counted below the border that they may cross.
+        return (2 if isinstance(e, ast.Crossing) else 1) + max(self.height(x) for x in below)
 
 
 def blocks(opened: list[Seen], blocker: Seen) -> bool:

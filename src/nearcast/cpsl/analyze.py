@@ -6,7 +6,8 @@ repetitions), and the number of nodes is bounded.
 
 Variables: an event instance `$x;` or a value `&x` is the same at every use. What a negation says
 did *not* happen has no instance, so a negated part shares variables with its window only; what
-repeats has many, so the instances of a repeated part are its own. A value is bound (`NAME = &x`)
+repeats has many (and so have the positions of whoever crosses a border), so the instances of a
+repeated part are its own. A value is bound (`NAME = &x`)
 somewhere outside of negated parts, and used at least twice (a repeated part counts: all
 occurrences have the same value).
 """
@@ -67,7 +68,8 @@ def problems(
     return sorted(errors, key=lambda error: error.position)
 
 
-_PRIVATE = (ast.Negation, ast.Count, ast.Sliding, ast.Period)
+_REPEATING = (ast.Count, ast.Sliding, ast.Period, ast.Crossing)
+_PRIVATE = (ast.Negation, *_REPEATING)
 Finding = tuple[str, int | None]
 _KINDS = {"number": "a number", "string": "a text", "bits": "bits of a code"}
 _BOUNDS = ("too deep", "too large")
@@ -230,6 +232,10 @@ class _Analysis:
                 self._place(place, node)
                 self._located(body, node)
                 self._metres(node)
+            case ast.Crossing(region=region, body=body):
+                self._place(region, node)
+                self._located(body, node)
+                self._border(node)
             case ast.And(parts=parts) | ast.Or(parts=parts) if len(parts) < 2:
                 self._say(f"{node.symbol} joins at least two operands", node)
             case _:
@@ -260,6 +266,14 @@ class _Analysis:
         elif node.metres == 0 and node.op == "<":
             self._say("no distance is less than 0: give more, or use OVLP", node)
 
+    def _border(self, node: ast.Crossing) -> None:
+        if not math.isfinite(node.margin) or node.margin < 0:
+            self._say("a margin is not negative", node)
+        if isinstance(node, ast.Dwell):
+            self._length(node.length, node, "a stay")
+        elif isinstance(node, ast.Approach) and not 0 < node.metres < math.inf:
+            self._say("an object approaches to more than 0 m: give more, or use ENTER", node)
+
     def _place(self, place: ast.Place, node: ast.Expression) -> None:
         if isinstance(place, ast.Expression):
             self._located(place, node)
@@ -271,6 +285,8 @@ class _Analysis:
             self._say("an empty region: its points lie on one line", at)
         elif len(place.points) == 1 and isinstance(node, ast.HappenIn):
             self._say("an empty region: use DIST or SPL to be near a point", at)
+        elif len(place.points) == 1 and isinstance(node, ast.Enter | ast.Exit | ast.Dwell):
+            self._say("an empty region: use APPROACH to come near a point", at)
         elif self._space is not None:
             for x, y in place.points:
                 try:
@@ -364,7 +380,7 @@ class _Analysis:
             if isinstance(node, ast.Reference) and node.name not in seen:
                 seen.add(node.name)
                 pending.append((self._bodies[node.name], repeated))
-            again = isinstance(node, ast.Count | ast.Sliding | ast.Period)
+            again = isinstance(node, _REPEATING)
             below = reversed(ast.children(node))
             pending.extend((child, repeated + again) for child in below)
 
@@ -388,12 +404,12 @@ class _Analysis:
             if isinstance(node, ast.Negation):
                 allowed = self._names(ast.parts_of(node.window))
                 self._private(node, self._names([root], node), allowed, "a negated", "$&")
-            elif isinstance(node, ast.Count | ast.Sliding | ast.Period):
+            elif isinstance(node, _REPEATING):
                 self._private(node, self._names([root], node), {}, "a repeated", "$")
 
     def _private(
         self,
-        node: ast.Negation | ast.Count | ast.Sliding | ast.Period,
+        node: ast.Negation | ast.Count | ast.Sliding | ast.Period | ast.Crossing,
         outside: dict[str, ast.Node],
         allowed: dict[str, ast.Node],
         what: str,

@@ -23,6 +23,7 @@ from nearcast.clock import Micros
 
 __all__ = [
     "And",
+    "Approach",
     "ArithTest",
     "Arithmetic",
     "Code",
@@ -30,10 +31,14 @@ __all__ = [
     "Concurrent",
     "Count",
     "CqlPredicate",
+    "Crossing",
     "Definition",
     "Distance",
     "DistanceOp",
+    "Dwell",
     "Enclosed",
+    "Enter",
+    "Exit",
     "Expression",
     "Fixed",
     "Following",
@@ -387,6 +392,45 @@ class Sliding(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Crossing(Expression):
+    """What an object does at the border of a region; `margin` is how far out it has left."""
+
+    region: Region
+    margin: float
+    body: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Enter(Crossing):
+    """`ENTER(R; m)A`: it was outside, and now is inside."""
+
+    symbol: ClassVar[str] = "ENTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit(Crossing):
+    """`EXIT(R; m)A`: it was inside, and now is outside."""
+
+    symbol: ClassVar[str] = "EXIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Dwell(Crossing):
+    """`DWELL(R; t; m)A`: it entered, and did not leave for a duration."""
+
+    length: Micros
+    symbol: ClassVar[str] = "DWELL"
+
+
+@dataclass(frozen=True, slots=True)
+class Approach(Crossing):
+    """`APPROACH(R; l; m)A`: it was farther than l and the margin away, and now is within l."""
+
+    metres: float
+    symbol: ClassVar[str] = "APPROACH"
+
+
+@dataclass(frozen=True, slots=True)
 class Definition(Node):
     """`$x; = (A)`."""
 
@@ -432,6 +476,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
         case Distance(place=place, body=body):
             return (place, body) if isinstance(place, Expression) else (body,)
         case HappenIn(body=body) | Count(body=body) | Period(body=body) | Sliding(body=body):
+            return (body,)
+        case Crossing(body=body):
             return (body,)
         case _:
             return ()

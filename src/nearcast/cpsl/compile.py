@@ -104,7 +104,7 @@ def speaks_of(given: Input) -> frozenset[str]:
     window = {"not-fixed": 0, "not-following": 1, "not-enclosed": 2}
     inputs = plan.inputs[: window.get(plan.kind, len(plan.inputs))]
     found = plan.names.union(*(speaks_of(below) for below in inputs))
-    if plan.kind in ("count", "period", "sliding"):
+    if plan.kind in ("count", "period", "sliding", "positions"):
         found = frozenset(name for name in found if name[0] == "&")
     return found if given.name is None else found | {"$" + given.name}
 
@@ -184,6 +184,8 @@ class _Compiler:
                 return self._repetition("period", (length,), expression, body, depth)
             case ast.Sliding(n=n, length=length, step=step, body=body):
                 return self._repetition("sliding", (n, length, step), expression, body, depth)
+            case ast.Crossing():
+                return self._crossing(expression, depth)
         found = unary_test(expression)
         if found is not None:
             kind, params, body = found
@@ -241,6 +243,20 @@ class _Compiler:
         lag = below.plan.lag + (params[0] if kind == "period" else 0)
         span = params[1] if kind == "sliding" else ENDLESS
         return _over(kind, params, (below,), lag, span, names, self._tie(expression))
+
+    def _crossing(self, expression: ast.Crossing, depth: int) -> Plan:
+        """A border over the positions of its operand, which borders over equal ones share."""
+        below = self.input(expression.body, depth)
+        names = frozenset(name for name in _names(below) if name[0] == "&")
+        lag = below.plan.lag
+        positions = _over("positions", (), (below,), lag, below.plan.span, names)
+        params: tuple[Any, ...] = packed(expression.region.points), float(expression.margin)
+        if isinstance(expression, ast.Dwell):
+            params = (*params, expression.length)
+        elif isinstance(expression, ast.Approach):
+            params = (*params, float(expression.metres))
+        kind, tie = expression.symbol.lower(), self._tie(expression)
+        return _over(kind, params, (Input(positions),), lag, ENDLESS, names, tie)
 
     def _tie(self, expression: ast.Expression) -> int:
         tie = tie_break(expression)

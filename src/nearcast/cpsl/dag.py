@@ -18,6 +18,7 @@ from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.leaves import Leaf
 from nearcast.cpsl.location_index import LocationIndex
 from nearcast.cpsl.operators.constraints import Constraints
+from nearcast.cpsl.operators.crossings import BORDERS, Border, Positions
 from nearcast.cpsl.operators.filters import SPATIAL
 from nearcast.cpsl.operators.joint import Joint
 from nearcast.cpsl.operators.negation import NotEnclosed, NotFixed, NotFollowing
@@ -27,6 +28,7 @@ from nearcast.cpsl.operators.repetition import Count, Period, Sliding
 from nearcast.cpsl.operators.spatial import Relations
 from nearcast.cpsl.predicates import check_filters
 from nearcast.cpsl.timers import Timers
+from nearcast.fences.borders import Borders
 
 __all__ = ["Graph", "Registration", "Scope"]
 
@@ -85,6 +87,7 @@ class Graph:
         self.dispatch = Dispatch(relations.space)
         self.locations = LocationIndex(relations)
         self.timers = Timers()
+        self.borders: Borders | None = None
         self.now: Micros = 0
         self.started = False
         self.step = 0
@@ -159,9 +162,13 @@ class Graph:
         name = node.names[0]
         self.emit(node, instance if name is None else instance.bound(name))
 
-    def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
+    def wake(self, at: Micros, node: Node, age: int, token: int, turn: int | None = None) -> None:
         """Ask for a time event."""
-        self.timers.wake(at, node, age, token)
+        self.timers.wake(at, node, age, token, turn)
+
+    def turn(self) -> int:
+        """The turn of a time event that may be asked for later."""
+        return self.timers.turn()
 
     def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
         """Ask to be told when an instance is of no more use."""
@@ -268,6 +275,9 @@ class Graph:
             self.dispatch.add(node)
         elif isinstance(node, Filter) and isinstance(inputs[0], Primitive) and node.kind in SPATIAL:
             self._place(node, inputs[0])
+        elif isinstance(node, Border):
+            assert isinstance(inputs[0], Positions)
+            inputs[0].watch(node, self.relations.globe)
         else:
             for port, below in enumerate(inputs):
                 below.parents = (*below.parents, node, port)
@@ -324,6 +334,12 @@ class Graph:
             case "sliding":
                 n, length, skip = params
                 return Sliding(names, height, n, length, skip, lags[0])
+            case "positions":
+                if self.borders is None:
+                    self.borders = Borders(self.relations.space)
+                return Positions(names, height, mode, self.borders)
+            case kind if kind in BORDERS:
+                return Border(height, tie, kind, params, mode)
         return Filter(names, height, plan.kind, params, self.relations)
 
     def _shared(self, plan: Plan) -> Constraints:
@@ -349,6 +365,9 @@ class Graph:
         for below in node.inputs:
             if isinstance(node, Filter) and isinstance(below, Primitive) and node.kind in SPATIAL:
                 self._displace(node, below)
+            elif isinstance(node, Border):
+                assert isinstance(below, Positions)
+                below.unwatch(node)
             else:
                 above = iter(below.parents)
                 kept = [e for e in zip(above, above, strict=False) if e[0] is not node]

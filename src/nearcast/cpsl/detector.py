@@ -19,6 +19,7 @@ from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
 from nearcast.cpsl.instances import CompositeEvent, Detection, GlobeInstance, Instance
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
+from nearcast.cpsl.operators.crossings import BORDERS
 from nearcast.cpsl.operators.filters import SPATIAL
 from nearcast.cpsl.operators.passing import Primitive
 from nearcast.cpsl.operators.spatial import Relations
@@ -492,7 +493,7 @@ def _corners(plan: Plan) -> Iterator[tuple[float, float]]:
     waiting: list[Plan | Op] = [plan]
     while waiting:
         one = waiting.pop()
-        if one.kind in SPATIAL:
+        if one.kind in SPATIAL or one.kind in BORDERS:
             yield from unpacked(one.params[0])
         if isinstance(one, Op):
             waiting += [operand for operand in one.operands if isinstance(operand, Op)]

@@ -153,6 +153,12 @@ def _operator(expression: ast.Expression) -> str:
             return f"{symbol} ({format_seconds(length)} s)"
         case ast.Sliding(symbol=symbol, n=n, length=length, step=step):
             return f"{symbol} ({n}; {format_seconds(length)} s; {step})"
+        case ast.Dwell(symbol=symbol, region=region, length=length, margin=margin):
+            return f"{symbol} ({region}; {format_seconds(length)} s; {number_text(margin)} m)"
+        case ast.Approach(symbol=symbol, region=region, metres=metres, margin=margin):
+            return f"{symbol} ({region}; {number_text(metres)} m; {number_text(margin)} m)"
+        case ast.Crossing(symbol=symbol, region=region, margin=margin):
+            return f"{symbol} ({region}; {number_text(margin)} m)"
         case _:
             return expression.symbol
 

@@ -1,10 +1,11 @@
-"""Motion modes: named macros that expand to CPSL.
+"""Motion modes: named macros for CPSL.
 
 The six modes of table 1 of the Grus paper (leave, hit, reach, external, internal, cross) are
 written as printed there: one detection for each pair of observations that shows the motion.
 `enter`, `exit`, `dwell` and `approach` are what a geofence wants: one detection a crossing. They
-ask that no other observation lies between the one before and the one after, and a margin keeps
-an object that trembles on the border from crossing it again and again.
+are operators of the language, which stand on the same state as fences (`nearcast.fences`), and a
+margin keeps an object that trembles on the border from crossing it again and again. What
+approaches another moving object is written out in other operators.
 
 `a` and `b` are what observes an object (an expression, as a rule a primitive); `b` may be a place
 instead. To follow many objects with one pattern, bind who it is: `event(taxi=string("t"))`. Two
@@ -94,12 +95,12 @@ def cross(
 
 def enter(a: Expression, region: GivenRegion, *, margin_m: float = 0.0) -> Pattern:
     """A was more than `margin_m` outside, now is inside, and was not inside in between."""
-    return Pattern(_first(_beyond(margin_m), inside, a, to_region(region)))
+    return Pattern(ast.Enter(to_region(region), float(margin_m), a))
 
 
 def exit(a: Expression, region: GivenRegion, *, margin_m: float = 0.0) -> Pattern:
     """A was inside, now is more than `margin_m` outside, and was not so in between."""
-    return Pattern(_first(inside, _beyond(margin_m), a, to_region(region)))
+    return Pattern(ast.Exit(to_region(region), float(margin_m), a))
 
 
 def dwell(
@@ -109,26 +110,18 @@ def dwell(
 
     It fires when the duration is over, with no observation needed then.
     """
-    place = to_region(region)
-    entered = _first(_beyond(margin_m), inside, a, place)
-    window = ast.Following(entered, to_duration(lasting, "lasting"))
-    return Pattern(ast.Negation(window, far(place, a, margin_m)))
+    length = to_duration(lasting, "lasting")
+    return Pattern(ast.Dwell(to_region(region), float(margin_m), a, length))
 
 
 def approach(a: Expression, b: Target, *, distance_m: float, margin_m: float = 0.0) -> Pattern:
-    """A was more than `distance_m + margin_m` away from B, now is nearer than `distance_m`."""
-    outside, within = _beyond(distance_m + margin_m), _closer(distance_m)
+    """A was more than `distance_m + margin_m` away from B, now is within `distance_m`."""
     if not isinstance(b, Expression):
-        return Pattern(_first(outside, within, a, to_region(b)))
+        return Pattern(ast.Approach(to_region(b), float(margin_m), a, float(distance_m)))
+    outside, within = _beyond(distance_m + margin_m), _closer(distance_m)
     steps = [outside, within, within]
     before, now, between = _observations(a, b, steps)
     return _whole(ast.Negation(ast.Enclosed(before, now), between), a, b, steps)
-
-
-def _first(before: _Relation, after: _Relation, a: Expression, place: ast.Region) -> ast.Negation:
-    """The first observation of one kind after one of another kind."""
-    window = ast.Enclosed(before(place, a), after(place, a))
-    return ast.Negation(window, after(place, a))
 
 
 # --- relations ----------------------------------------------------------------------------------

@@ -241,6 +241,22 @@ class _Reader(Transformer_NonRecursive[Any, Any]):
         n, length, step, body = parts
         return ast.Sliding(self._count(n), int(length), self._count(step), body, span=span)
 
+    def on_enter(self, span: ast.Span, parts: list[Any]) -> ast.Enter:
+        region, margin, body = parts
+        return ast.Enter(region, self._metres(margin), body, span=span)
+
+    def on_exit(self, span: ast.Span, parts: list[Any]) -> ast.Exit:
+        region, margin, body = parts
+        return ast.Exit(region, self._metres(margin), body, span=span)
+
+    def on_dwell(self, span: ast.Span, parts: list[Any]) -> ast.Dwell:
+        region, length, margin, body = parts
+        return ast.Dwell(region, self._metres(margin), body, int(length), span=span)
+
+    def on_approach(self, span: ast.Span, parts: list[Any]) -> ast.Approach:
+        region, metres, margin, body = parts
+        return ast.Approach(region, self._metres(margin), body, self._metres(metres), span=span)
+
     def on_reference(self, span: ast.Span, parts: list[Any]) -> ast.Reference:
         return ast.Reference(str(parts[0]), span=span)
 

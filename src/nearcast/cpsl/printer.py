@@ -101,6 +101,16 @@ def _sliding(node: ast.Sliding) -> str:
     return f"{node.symbol}({inner}){_operand(node.body)}"
 
 
+def _crossing(node: ast.Crossing) -> str:
+    first = ""
+    if isinstance(node, ast.Dwell):
+        first = f"{format_seconds(node.length)}; "
+    elif isinstance(node, ast.Approach):
+        first = f"{number_text(node.metres)}; "
+    inner = f"{format_node(node.region)}; {first}{number_text(node.margin)}"
+    return f"{node.symbol}({inner}){_operand(node.body)}"
+
+
 def _region(node: ast.Region) -> str:
     return ", ".join(f"({number_text(x)}, {number_text(y)})" for x, y in node.points)
 
@@ -170,6 +180,10 @@ _WRITERS: dict[type[ast.Node], Callable[[Any], str]] = {
     ast.Count: _count,
     ast.Period: _period,
     ast.Sliding: _sliding,
+    ast.Enter: _crossing,
+    ast.Exit: _crossing,
+    ast.Dwell: _crossing,
+    ast.Approach: _crossing,
     ast.Region: _region,
     ast.Reference: lambda node: f"${node.name};",
     ast.Primitive: _primitive,

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nearcast.cpsl.instances import Instance
+from nearcast.cpsl.operators.crossings import Border
 from nearcast.cpsl.operators.node import Node
 from nearcast.cpsl.operators.passing import Filter, Primitive
 from nearcast.errors import ValidationError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "memory", "restore", "save"]
 
-_VERSION = 2
+_VERSION = 3
 _COUNTERS = ("late", "duplicates", "_added", "_epoch", "_received", "_newest", "_closed")
 
 
@@ -113,8 +114,9 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
         for id, registration in detector._registrations.items()
         for at, node in enumerate(_below(registration.root))
     }
-    for number, dumped in known["nodes"].items():
-        nodes[number].load(dumped)
+    saved_nodes = known["nodes"]
+    for number in sorted(saved_nodes, key=lambda each: nodes[each].order):  # inner ones first
+        nodes[number].load(saved_nodes[number])
     graph.timers.load(known["timers"], nodes)
     return detector
 
@@ -134,6 +136,7 @@ def memory(detector: Detector) -> dict[str, int]:
     parts = {
         "matcher": graph.dispatch.nbytes(),
         "locations": graph.locations.nbytes(),
+        "borders": 0 if graph.borders is None else graph.borders.nbytes(),
         "nodes": nodes,
         "instances": sum(instances.values()),
         "timers": timers,
@@ -190,7 +193,7 @@ def check(detector: Detector) -> None:
         for port, below in enumerate(node.inputs):
             uses[below] = uses.get(below, 0) + 1
             above = list(zip(below.parents[::2], below.parents[1::2], strict=True))
-            assert (node, port) in above or below.height == 0
+            assert (node, port) in above or below.height == 0 or isinstance(node, Border)
     for node in reachable:
         assert node.uses == uses[node], "uses are miscounted"
         assert graph._by_key[node.key] is node

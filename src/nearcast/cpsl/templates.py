@@ -44,6 +44,7 @@ _OPEN = {
 }
 _MOST = 1024  # forms that are remembered
 _LOCATED = ("happen-in", "overlap", "same-place", "distance")
+_BORDERS = ("enter", "exit", "dwell", "approach")
 
 _templates: dict[str, dict[tuple[str, ...], Template]] = {}
 _fixed: dict[str, tuple[int, ...]] = {}
@@ -226,6 +227,8 @@ def _seen(plan: Plan) -> Iterator[Constant]:
     elif plan.kind in _LOCATED:
         yield from (number for point in unpacked(plan.params[0]) for number in point)
         yield from plan.params[2:]
+    elif plan.kind in _BORDERS:
+        yield from (number for point in unpacked(plan.params[0]) for number in point)
     for given in plan.inputs:
         yield from _seen(given.plan)
 
@@ -277,11 +280,12 @@ class _Makers:
         return make
 
     def _params(self, plan: Plan) -> Callable[[list[Any]], tuple[Any, ...]]:
-        if plan.kind not in _LOCATED:
+        if plan.kind not in (*_LOCATED, *_BORDERS):
             return lambda _: plan.params
         flat = [number for point in unpacked(plan.params[0]) for number in point]
         slots = [(self._at.get(number), number) for number in flat]
-        rest = [(self._at.get(number), number) for number in plan.params[1:]]
+        known = self._at if plan.kind in _LOCATED else {}  # margins and lengths are of the form
+        rest = [(known.get(number), number) for number in plan.params[1:]]
 
         def params(constants: list[Any]) -> tuple[Any, ...]:
             points = [other if at is None else constants[at] for at, other in slots]

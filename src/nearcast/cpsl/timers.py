@@ -46,10 +46,15 @@ class Timers:
         """What is to be forgotten, in order. O(n log n)."""
         return sorted([*self._heap, *(entry for row in self._rows.values() for entry in row)])
 
-    def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
-        """Fire `node.timed(token)` at a moment."""
+    def turn(self) -> int:
+        """The turn of what is asked for now, or as if it were."""
         self._count += 1
-        heappush(self.due, (at, node.height, age, node.tie, self._count, node, token))
+        return self._count
+
+    def wake(self, at: Micros, node: Node, age: int, token: int, turn: int | None = None) -> None:
+        """Fire `node.timed(token)` at a moment."""
+        turn = self.turn() if turn is None else turn
+        heappush(self.due, (at, node.height, age, node.tie, turn, node, token))
 
     def forget(self, after: Micros, now: Micros, node: Node, port: int, token: int) -> None:
         """Call `node.forgotten(port, token)` once a moment is over; `now` never decreases."""
@@ -98,18 +103,16 @@ class Timers:
         self._rows.clear()
         self._look()
 
-    def dump(self, number: dict[Node, Any]) -> tuple[list[Any], list[Any]]:
-        """Both with nodes by number."""
+    def dump(self, number: dict[Node, Any]) -> tuple[list[Any], list[Any], int]:
+        """Both with nodes by number, and how many there ever were."""
         due = [(*entry[:5], number[entry[5]], entry[6]) for entry in self.due]
         stale = [(*e[:2], number[e[2]], *e[3:]) for e in self.stale]
-        return due, stale
+        return due, stale, self._count
 
-    def load(self, state: tuple[list[Any], list[Any]], nodes: dict[Any, Node]) -> None:
+    def load(self, state: tuple[list[Any], list[Any], int], nodes: dict[Any, Node]) -> None:
         """Both, as `dump` gave them."""
-        due, stale = state
+        due, stale, self._count = state
         self.due = sorted((*e[:5], nodes[e[5]], e[6]) for e in due)
         self._heap = sorted((*e[:2], nodes[e[2]], *e[3:]) for e in stale)
         self._rows.clear()
         self._look()
-        self._count = max((e[4] for e in self.due), default=0)
-        self._count = max(self._count, max((e[1] for e in self._heap), default=0))

@@ -16,6 +16,7 @@ from itertools import combinations, islice, product
 from nearcast.clock import Micros, format_micros
 from nearcast.cpsl import ast
 from nearcast.cpsl.instances import CompositeEvent, Instance, compose, merged
+from nearcast.cpsl.operators.repetition import key_of
 from nearcast.cpsl.operators.spatial import Relations, region_shape
 from nearcast.cpsl.predicates import evaluate
 from nearcast.model.durations import format_seconds
@@ -112,6 +113,8 @@ class _Search:
                 return self._joined(expression, (other, body), _shared)
             case ast.Count(n=n, body=body) | ast.Sliding(n=n, body=body):
                 return self._repeated(expression, combinations(self._in_order(body), n))
+            case ast.Crossing():
+                return self._crossing(expression)
             case ast.Period(body=body):
                 return self._repeated(expression, [tuple(self._in_order(body))])
             case _:
@@ -190,6 +193,35 @@ class _Search:
                 instance = self._whole(chosen, *agreed)
                 found.append(_Derivation(instance, expression, reason, chosen))
         return found
+
+    def _crossing(self, expression: ast.Crossing) -> list[_Derivation]:
+        """Pairs of positions of one object on both sides of the border."""
+        leaves = isinstance(expression, ast.Exit)
+        found = []
+        for chosen in islice(combinations(self._in_order(expression.body), 2), _MOST):
+            before, after = (each.instance for each in chosen)
+            if key_of(before) != key_of(after) or before.serial == after.serial:
+                continue
+            sides = self._is_in(expression, before), self._is_in(expression, after)
+            if sides != (leaves, not leaves):
+                continue
+            members = (before.knowing(dict(key_of(before)), before.opens), after)
+            known = {**after.bindings, **members[0].bindings}
+            self._serial += 1
+            instance = compose(self._serial, members, known, (*before.opens, *after.opens))
+            there, here = ("inside", "outside") if leaves else ("outside", "inside")
+            reason = f"{_ids(chosen[:1])} {there}, {_ids(chosen[1:])} {here}"
+            if isinstance(expression, ast.Dwell):
+                instance.end += expression.length
+                reason += f", and not outside for {format_seconds(expression.length)} s"
+            found.append(_Derivation(instance, expression, reason, chosen))
+        return found
+
+    def _is_in(self, expression: ast.Crossing, instance: Instance) -> bool:
+        shape, reach = instance.shape, getattr(expression, "metres", 0.0)
+        if shape is None:
+            return False
+        return self._relations.distance(region_shape(expression.region.points), shape) <= reach
 
     def _in_order(self, body: ast.Expression) -> list[_Derivation]:
         return sorted(self.derive(body), key=lambda each: (each.instance.end, each.instance.serial))

@@ -24,8 +24,11 @@ class Run(Protocol):
     def emit(self, node: Node, instance: Instance) -> None:
         """Pass an instance on to whoever waits for this node."""
 
-    def wake(self, at: Micros, node: Node, age: int, token: int) -> None:
-        """Ask for a time event."""
+    def wake(self, at: Micros, node: Node, age: int, token: int, turn: int | None = None) -> None:
+        """Ask for a time event; those of one moment, operator and age come by turns."""
+
+    def turn(self) -> int:
+        """The turn of a time event that may be asked for later."""
 
     def forget(self, after: Micros, node: Node, port: int, token: int) -> None:
         """Ask to be told when an instance is of no more use."""

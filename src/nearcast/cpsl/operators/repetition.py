@@ -12,16 +12,18 @@ from nearcast.clock import Micros
 from nearcast.cpsl.instances import Instance, Open, compose
 from nearcast.cpsl.operators.node import Node, Run
 
-__all__ = ["Count", "Period", "Sliding"]
+__all__ = ["Count", "Key", "Period", "Sliding", "key_of", "together"]
 
 Key: TypeAlias = tuple[tuple[str, Any], ...]
 
 
-def _key(instance: Instance) -> Key:
+def key_of(instance: Instance) -> Key:
+    """What the `&` variables of an instance stand for."""
     return tuple(sorted((n, v) for n, v in instance.bindings.items() if n[0] == "&"))
 
 
-def _together(instances: list[Instance], key: Key, run: Run) -> Instance:
+def together(instances: list[Instance], key: Key, run: Run) -> Instance:
+    """Instances that agree on their `&` variables, as one."""
     opens: list[Open] = [o for instance in instances for o in instance.opens]
     return compose(run.serial(), tuple(instances), dict(key), tuple(dict.fromkeys(opens)))
 
@@ -76,7 +78,7 @@ class Count(_Groups):
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
-        key = _key(instance)
+        key = key_of(instance)
         whole = self.mode in ("chronicle", "recent")  # these look at all occurrences as one row
         group = self._join(() if whole else key, instance, run)
         if self.mode == "recent" and len(group) > self.n:
@@ -84,7 +86,7 @@ class Count(_Groups):
         if len(group) < self.n or (self.mode == "chronicle" and len(group) > self.n):
             return
         chosen = [*group[: self.n - 1], instance]
-        if whole and any(_key(other) != key for other in chosen):
+        if whole and any(key_of(other) != key for other in chosen):
             return
         if self.gate is not None and not self.gate(chosen):  # it waits for another set
             if self.mode == "chronicle":  # there nothing else would come to the turn
@@ -98,7 +100,7 @@ class Count(_Groups):
             del group[: self.n - 1], group[-1]
         if not group:
             del self.groups[() if whole else key]
-        run.emit(self, _together(chosen, key, run))
+        run.emit(self, together(chosen, key, run))
 
     def check(self, now: Micros) -> None:
         """Raise AssertionError where the node keeps what can never match."""
@@ -128,13 +130,13 @@ class Period(_Groups):
         if not self.groups:
             periods = max(1, -((self.registered - run.now) // self.length))
             run.wake(self.registered + periods * self.length, self, -1, 0)
-        self._join(_key(instance), instance, run)
+        self._join(key_of(instance), instance, run)
 
     def timed(self, token: int, run: Run) -> None:
         """A time event that the node asked for."""
         groups, self.groups = self.groups, {}
         for key, group in groups.items():
-            run.emit(self, _together(group, key, run))
+            run.emit(self, together(group, key, run))
 
     def dump(self) -> object:
         """The state as plain values; None if there is none."""
@@ -172,7 +174,7 @@ class Sliding(Node):
 
     def receive(self, port: int, instance: Instance, run: Run) -> None:
         """Take an instance of an input."""
-        key = _key(instance)
+        key = key_of(instance)
         if key not in self.rows and len(self.rows) >= run.max_pending:
             del self.rows[next(iter(self.rows))]
             run.overflow()
@@ -185,7 +187,7 @@ class Sliding(Node):
         first = count - self.n + 1
         if first < 1 or (first - 1) % self.skip or len(latest) < self.n:
             return
-        made = _together(list(latest.values()), key, run)
+        made = together(list(latest.values()), key, run)
         if made.end - made.start <= self.length:
             run.emit(self, made)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from nearcast.fences.kernels.tables import KIND, OFFSET
+from nearcast.fences.kernels.tables import FLAGS, KIND, OFFSET, WIDENED
 from nearcast.jit import inlined, kernel
 from nearcast.kernels.geometry import (
     CIRCLE,
@@ -26,9 +26,21 @@ from nearcast.kernels.geometry import (
 def meets(s, fence, kind, offset, x, y, globe):
     """Whether a place meets a fence's region; (x, y) if it is a point."""
     own, at = np.int64(s.fences[fence, KIND]), np.int64(s.fences[fence, OFFSET])
+    if s.fences[fence, FLAGS] & WIDENED:
+        return _distance(s, own, at, kind, offset, x, y, globe) <= s.floats[at - 1]
     if kind == POINT:
         return point_in_shape(own, s.floats, at, x, y, globe)
     return shapes_meet(own, s.floats, at, kind, s.places, offset, globe)
+
+
+@kernel
+def _distance(s, own, at, kind, offset, x, y, globe):
+    """How far a place is from a shape; (x, y) if it is a point."""
+    if kind != POINT:
+        return shapes_distance(own, s.floats, at, kind, s.places, offset, globe)
+    place = np.empty(2)
+    place[0], place[1] = x, y
+    return shapes_distance(own, s.floats, at, POINT, place, 0, globe)
 
 
 @inlined
@@ -45,13 +57,10 @@ def _is_beyond_margin(s, fence, kind, offset, x, y, globe):
         if own == CIRCLE:
             reach = s.floats[at + 2] + margin
             return not within(s.floats[at], s.floats[at + 1], x, y, reach, globe)
-        place = np.empty(2)
-        place[0], place[1] = x, y
-        return shapes_distance(own, s.floats, at, POINT, place, 0, globe) > margin
-    if own == CIRCLE:
+    elif own == CIRCLE:
         away = shapes_distance(POINT, s.floats, at, kind, s.places, offset, globe)
         return away > s.floats[at + 2] + margin
-    return shapes_distance(own, s.floats, at, kind, s.places, offset, globe) > margin
+    return _distance(s, own, at, kind, offset, x, y, globe) > margin
 
 
 @kernel

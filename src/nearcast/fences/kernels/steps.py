@@ -17,6 +17,7 @@ from nearcast.fences.kernels.tables import (
     CROSS_MASK,
     DONE,
     DOUBT,
+    DOUBTED_CODE,
     DOUBTS,
     EXIT_CODE,
     EXPIRES,
@@ -44,6 +45,7 @@ from nearcast.fences.kernels.tables import (
     PLACED,
     SEEN,
     SEQ,
+    SETTLED_CODE,
     SPAN,
     STATE,
     T_GROUP,
@@ -224,6 +226,7 @@ def _step(s, item, x, y, met, first, stop, globe):
                 s.pairs[pair, STATE] |= SEEN
             elif not has_counted(s, fence, track) or is_lost(s, fence, track):
                 add_pair(s, fence, track, DOUBT | SEEN, at)
+                tell(s, step, fence, track, DOUBTED_CODE, at)
 
     if follows:
         unlink(s, group, track)
@@ -251,8 +254,7 @@ def _step(s, item, x, y, met, first, stop, globe):
             s.pairs[pair, STATE] = state & ~SEEN
         elif is_beyond(s, fence, kind, offset, x, y, globe):
             remove_pair(s, pair)
-            if state & IN:
-                tell(s, step, fence, track, EXIT_CODE, at)
+            tell(s, step, fence, track, EXIT_CODE if state & IN else SETTLED_CODE, at)
             state = 0
         if state & IN:
             tell(s, step, fence, track, INSIDE_CODE, at)

@@ -28,9 +28,13 @@ TERM_COLUMNS = 6
 # object is not known to be out.
 ENTER, EXIT, CROSS, DWELLS, IS_LOST, INSIDE, OUTSIDE = (1 << bit for bit in range(7))
 DOUBTS = 1 << 7
+# Told to whoever asks how an unknown object becomes known; and a region that begins farther out
+# than its shape: by the number that stands before the shape's.
+DOUBTED, SETTLED, WIDENED = 1 << 8, 1 << 9, 1 << 10
 # Codes in the order of `nearcast.model.fences.TRANSITIONS`, and one beside them.
 ENTER_CODE, EXIT_CODE, CROSS_CODE, DWELL_CODE, LOST_CODE, INSIDE_CODE, OUTSIDE_CODE = range(7)
 FORGOTTEN = 7
+DOUBTED_CODE, SETTLED_CODE = 8, 9
 
 # Groups; masks are the widths of cells in use by regions, and by those that ask for crossings.
 MEMBERS, OUT_HEAD, OUTS, CLASS_HEAD, LONGEST, MASK, CROSS_MASK, WIDTH = range(8)
@@ -199,6 +203,14 @@ def remove_pair(s, row):
     s.pairs[row, H_NEXT] = s.counters[FREE]
     s.counters[FREE] = row
     s.counters[COUNT] -= 1
+
+
+@kernel
+def forget_pairs(tables, track):
+    """Nothing is known of a track any more."""
+    s = Tables(*unpack_tables(tables))
+    while s.tracks[track, T_HEAD] >= 0:
+        remove_pair(s, s.tracks[track, T_HEAD])
 
 
 @kernel
