@@ -73,6 +73,7 @@ def bordered(draw: st.DrawFn) -> ast.Pattern:
                 ast.Count(2, of),
                 ast.Or((of, cases.kind(3, "x") if "x" in str(of) else cases.kind(3))),
                 ast.Period(2, of),
+                ast.Or((of, ast.Period(2, of))),
                 ast.HappenIn(cases.TRIANGLE, of),
             ]
         )
@@ -136,6 +137,40 @@ def test_borders_are_what_the_definition_says(
     found += other.advance(UNTIL)
     other.check_invariants()
     assert _seen(found) == expected
+
+
+@st.composite
+def trembling(draw: st.DrawFn) -> list[Event]:
+    """One object or two along a line, in and out of [0, 2]."""
+    found, now = [], 0
+    for at, x in enumerate(draw(st.lists(st.integers(-2, 5), min_size=4, max_size=16))):
+        now += draw(st.sampled_from([0, 1, 1, 2]))
+        attributes = {
+            "k": draw(st.sampled_from([1, 1, 1, 2])),
+            "v": draw(st.sampled_from([1, 1, 2])),
+        }
+        found.append(Event(f"e{at}", attributes, (), Point(x, 1), end=now))
+    return found
+
+
+@_relaxed
+@given(
+    history=trembling(),
+    border=cases.crossings(
+        st.sampled_from(
+            [
+                _objects("v"),
+                ast.Or((cases.kind(1, "x"), ast.Period(3, cases.kind(2, "x")))),  # some come late
+            ]
+        )
+    ),
+)
+def test_each_mode_of_a_border(history: list[Event], border: ast.Crossing) -> None:
+    pattern = ast.Pattern(border)
+    for mode in MODES:
+        detector = _detector(pattern, mode)
+        found = detector.feed(history) + detector.advance(UNTIL)
+        assert _seen(found) == naive(pattern, history, mode, UNTIL)
 
 
 @_relaxed
@@ -256,6 +291,7 @@ def test_the_border_belongs_to_what_is_approached() -> None:
     assert parts(place, positions((6, 0), (5, 0))) == []  # 6 is not beyond 5 + 1
     area = motion.approach(CAR, HOME, distance_m=5, margin_m=1)
     assert parts(area, positions((9, 0), (7, 0))) == [("car0", "car1")]
+    assert parts(area, positions((7.5, 0), (7, 0))) == []
 
 
 def test_positions_of_one_instant_count_as_they_come() -> None:
@@ -288,6 +324,16 @@ def test_numbers_and_strings_are_different_objects() -> None:
     ]
     assert parts(motion.enter(event(id=number("v")), HOME), history) == [("e0", "e2")]
     assert parts(motion.enter(event(id=string("v")), HOME), history) == [("e1", "e3")]
+
+
+def test_a_position_that_comes_late_does_not_count() -> None:
+    """What passes through a period comes at its end, when newer ones have come."""
+    late = ast.Or((cases.kind(1, "x"), ast.Period(3, cases.kind(2, "x"))))
+    pattern = ast.Pattern(ast.Enter(cases.REGION, 0.0, late))
+    seen = [(2, 9, 1), (1, 9, 2), (1, 1, 5)]
+    history = [Event(f"e{at}", {"k": k, "v": 1}, (), Point(x, 1), end=at) for k, x, at in seen]
+    assert parts(pattern, history, "recent") == [("e2", "e5")]
+    assert parts(pattern, history) == [("e2", "e5")]
 
 
 def test_what_is_nowhere_is_no_position() -> None:
