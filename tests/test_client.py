@@ -344,3 +344,70 @@ def test_both_clients_have_every_verb():
     assert public(Client) == public(AsyncClient)
     for verb in ("subscribe", "subscribe_many", "publish", "publish_many", "move", "detect"):
         assert getattr(Client, verb).__doc__
+
+
+# --- phones ---------------------------------------------------------------------------------------
+
+
+def test_a_phone_is_silent_in_its_region_and_told_of_what_is_near(server: Running, client: Client):
+    client.subscribe(Subscription(id="pia", subscriber="pia", where="pia > 0", region=Around(500)))
+    with client.phone("pia") as phone:
+        assert phone.moved(Point(8.5, 47.4), heading=90, speed=1)
+        assert phone.region is not None
+        assert not phone.moved(Point(8.5001, 47.4))
+        assert phone.told() is None
+        client.publish(offer("pia", 1, location=Point(8.502, 47.4)))  # asks, and is answered
+        told = phone.told(wait_s=30)
+        assert told is not None
+        assert (told.seq, told.event.id) == (1, "pia1")
+        told.ack()
+        assert phone.moved(Point(8.7, 47.4))  # far away: the region ends somewhere
+    assert list(client.notifications("pia")) == []
+
+
+def test_a_phone_goes_on_over_a_restart_of_the_server(tmp_path: Path):
+    with serving(tmp_path / "x.db") as first:
+        port = int(first.url.rsplit(":", 1)[1])
+        client = Client(first.url, patience_s=60)
+        client.subscribe(cheap("kim"))
+        phone = client.phone("kim")
+        phone.__enter__()
+        client.publish_many([offer("kim", 1), offer("kim", 2)])
+        assert [next(phone).seq, next(phone).seq] == [1, 2]
+    with serving(tmp_path / "x.db", port=port):
+        client.publish(offer("kim", 3))
+        told = next(phone)
+        assert told.seq == 3  # and not 1 again, though nothing was acknowledged
+        told.ack()
+        assert phone.moved(Point(1, 2))
+        phone.__exit__()
+    client.close()
+
+
+def test_a_phone_that_reads_late_has_the_server_keep_the_rest(
+    server: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("nearcast.client.phone._WAITING", 3)
+    client.subscribe(cheap("lou"))
+    with client.phone("lou") as phone:
+        for number in range(12):
+            client.publish(offer("lou", -number))
+        seqs = []
+        for _ in range(12):
+            told = next(phone)
+            told.ack()
+            seqs.append(told.seq)
+    assert seqs == list(range(1, 13))
+
+
+def test_a_phone_without_a_key_is_refused_at_once(tmp_path: Path):
+    make_keys(tmp_path / "x.db", {"role": "admin"})
+    with serving(tmp_path / "x.db") as server, Client(server.url, "wrong") as client:
+        with pytest.raises(ServerError) as caught, client.phone("ann"):
+            pass
+        assert caught.value.status == 401
+
+
+def test_a_phone_that_hears_a_problem_of_its_own_raises_it(server: Running, client: Client):
+    with client.phone("max") as phone, pytest.raises(ValidationError, match=r"coordinates|lon|lat"):
+        phone.moved(Point(500, 0))

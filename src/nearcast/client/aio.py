@@ -21,6 +21,7 @@ from nearcast.client.connection import (
     request_of,
     unreachable,
 )
+from nearcast.client.phone import AsyncPhone
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
@@ -112,6 +113,10 @@ class AsyncClient:
             after = page.next
             if not page.notifications and not follow:
                 return
+
+    def phone(self, subscriber: str, after: int | None = None) -> AsyncPhone:
+        """A connection over which a subscriber moves, holds its safe region and is told."""
+        return AsyncPhone(self.url, self._headers, self._calls, subscriber, after, self._patience_s)
 
     async def _send(self, call: Call[T]) -> T:
         waits = retries.delays(self._patience_s)

@@ -21,6 +21,7 @@ from nearcast.client.connection import (
     request_of,
     unreachable,
 )
+from nearcast.client.phone import Phone
 from nearcast.errors import UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
@@ -125,7 +126,9 @@ class Client:
             if not page.notifications and not follow:
                 return
 
-    # -- sending ---------------------------------------------------------------------
+    def phone(self, subscriber: str, after: int | None = None) -> Phone:
+        """A connection over which a subscriber moves, holds its safe region and is told."""
+        return Phone(self.url, self._headers, self._calls, subscriber, after, self._patience_s)
 
     def _send(self, call: Call[T]) -> T:
         waits = retries.delays(self._patience_s)
