@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import Around, Box, Broker, Composite, Event, Fence, Point, Polygon, Subscription
-from nearcast.broker import Reply, service
+from nearcast.broker import Reply, live, service
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import State
 from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
+from nearcast.matcher import Matcher
 from tests.naive_broker import NaiveBroker
-from tests.strategies import events, subscriptions
+from tests.strategies import event_lists, events, subscriptions
 
 S = 1_000_000
 HOUR = 3600 * S
@@ -80,9 +81,9 @@ class Clock:
 
 
 def known(broker: Broker) -> tuple[Any, ...]:
-    live = sorted(event.id for event in broker._live)
+    events = sorted(event.id for event in broker._live)
     subscriptions = sorted(each.id for each in broker._subscriptions)
-    return broker.now, live, subscriptions, broker.late, broker._past.contents()
+    return broker.now, events, subscriptions, broker.late, broker._past.contents()
 
 
 def merged(replies: Sequence[Reply]) -> tuple[list[Any], dict[str, Any], set[str]]:
@@ -171,6 +172,12 @@ options = st.fixed_dictionaries(
 @settings(max_examples=250, deadline=None)
 @given(calls, options, st.lists(st.sampled_from(PATTERNS), unique=True), st.booleans(), st.data())
 def test_many_are_as_one_by_one(calls, options, patterns, clocked, data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "_MANY", data.draw(st.sampled_from((1, 64))))
+        _many_and_one_by_one(calls, options, patterns, clocked, data)
+
+
+def _many_and_one_by_one(calls, options, patterns, clocked, data):
     clock = Clock() if clocked else None
     two = Two(clock=clock, max_ahead=10_000, **options)
     for pattern in patterns:
@@ -198,6 +205,29 @@ def test_many_are_as_one_by_one(calls, options, patterns, clocked, data):
     again = Broker("planar", store=two.stores[0])
     assert known(again)[:3] == known(two.one)[:3]
     again.check_invariants()
+
+
+@settings(deadline=None)
+@given(event_lists("planar", 8), st.lists(subscriptions("planar"), max_size=8), st.booleans())
+def test_events_go_past_subscriptions_as_subscriptions_look_for_events(happened, wanted, timed):
+    there = live.LiveEvents(Matcher(space="planar"))
+    for event in {event.key: event for event in happened}.values():
+        there.add(event)
+    fixed = [replaced(each, f"s{i}") for i, each in enumerate(wanted)]
+    now = 0 if timed else None
+    alone = [there.matching(each, now) for each in fixed]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "_MANY", 0)
+        assert there.matching_each(fixed, now) == alone
+        patch.setattr(live, "_EACH", -1)
+        assert there.matching_each(fixed, now) == alone
+
+
+def replaced(subscription: Subscription, id: str) -> Subscription:
+    """The same under another id, and staying where it is."""
+    s = subscription
+    region = None if isinstance(s.region, Around) else s.region
+    return Subscription(id, s.subscriber, s.where, s.keywords, region, s.expires)
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from nearcast.broker.ports import Change, Told
@@ -35,20 +35,15 @@ class Draft:
 
     def tell(self, to: Subscription | Composite, event: Event, at: Micros) -> None:
         """A pair that was not told before, under its number."""
-        self.tell_all((to,), event, at)
+        number = self._number(to.subscriber) if self.remembers else None
+        told = Notification(to.id, to.subscriber, event, at, None, None, number)
+        self.notes.made().append(told)
+        if self.remembers:
+            self.changes.append(Told(told))
 
-    def tell_all(self, to: Iterable[Subscription | Composite], event: Event, at: Micros) -> None:
+    def tell_all(self, to: Sequence[Subscription], event: Event, at: Micros) -> None:
         """The same for several."""
-        if not self.remembers:
-            self.notes.made().extend([Notification(e.id, e.subscriber, event, at) for e in to])
-            return
-        number = self._number
-        told = [
-            Notification(e.id, e.subscriber, event, at, None, None, number(e.subscriber))
-            for e in to
-        ]
-        self.notes.made().extend(told)
-        self.changes += map(Told, told)
+        self.tell_pairs(Pairs(to, (len(to),), (event,), (at,)))
 
     def tell_pairs(self, pairs: Pairs) -> None:
         """The same for many; nothing is made of them before somebody looks, or stores them."""

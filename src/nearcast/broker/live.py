@@ -15,6 +15,8 @@ __all__ = ["LiveEvents"]
 
 #: Events that have expired and are still in the matcher, which passes over them.
 _MOST_OVER = 512
+#: Subscriptions from which on, and events for each of them up to which, events go past them.
+_MANY, _EACH = 64, 16
 
 
 class LiveEvents:
@@ -129,6 +131,27 @@ class LiveEvents:
             return []
         found = self._matcher.match_subscription(subscription, now=now, at=place)
         return [event for _, event in sorted(map(self._known.__getitem__, found), key=_number)]
+
+    def matching_each(
+        self, subscriptions: Sequence[Subscription], now: Micros | None
+    ) -> list[list[tuple[int, Event]]]:
+        """`matching` for each of many. Where they are many, the events go past them instead.
+
+        (5 µs a subscription and one an event, where one subscription after the other takes 25.)
+        """
+        few = len(subscriptions) < _MANY or len(self) > _EACH * len(subscriptions)
+        if few or now is None:
+            return [self.matching(each, now) for each in subscriptions]
+        found: list[list[tuple[int, Event]]] = [[] for _ in subscriptions]
+        if self._known:
+            rows = {each.id: row for row, each in enumerate(subscriptions)}
+            passed = Matcher(space=self._matcher.space)
+            passed.add_subscriptions(subscriptions)
+            live = [*self._known.values()]
+            numbers, ids = passed.match_numbers([event for _, event in live], now)
+            for number, id in sorted(zip(numbers.tolist(), ids, strict=True)):
+                found[rows[id]].append(live[number])
+        return found
 
     def check_invariants(self) -> None:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
@@ -193,37 +192,46 @@ class Service:
         A bad one is a BatchError that names its row.
         """
         given = _listed("subscriptions", subscriptions, (Subscription, Fence))
-        new: dict[str, int] = {}
-        again: list[int] = []
-        kinds: dict[str, type] = {}
-        for row, subscription in enumerate(given):
-            with _of_row(row):
-                self._check_subscription(subscription)
-                self._check_kind(subscription, kinds)
-            if isinstance(subscription, Fence):
-                continue
-            if subscription.id in new or subscription.id in self._subscriptions:
-                again.append(row)
-            else:
-                new[subscription.id] = row
-        for row in again:
-            with _of_row(row):
-                self._subscriptions.check(given[row])
+        new = self._check_all(given)
         if given:
             self._begin()
-        rows = [row for id, row in new.items() if id not in self._subscriptions]
+        rows = [*new.values()]
+        added = [given[row] for row in rows]
         try:
-            self._subscriptions.put_all([given[row] for row in rows])
+            self._subscriptions.put_all(added)
         except BatchError as error:
             raise BatchError(rows[error.row], error.cause) from error
-        added = set(rows)
+        fixed = [each for each in added if not follows(each)]
+        found = iter(self._live.matching_each(fixed, self.now))
         for row, subscription in enumerate(given):
-            if row in added:
+            if new.get(subscription.id) == row:
                 self._register(subscription)
-                self._greet(subscription)
+                self._greet(subscription, None if follows(subscription) else next(found))
             else:
                 self._take_up(subscription)
         return self._answer()
+
+    def _check_all(self, given: Sequence[Any]) -> dict[str, int]:
+        """Refuse what cannot be subscribed to; the rows of ids that are new, the first of each."""
+        new: dict[str, int] = {}
+        kinds: dict[str, type] = {}
+        again: list[int] = []
+        row = 0
+        try:
+            for row, subscription in enumerate(given):
+                self._check_subscription(subscription)
+                self._check_kind(subscription, kinds)
+                if isinstance(subscription, Fence):
+                    continue
+                if subscription.id in new or subscription.id in self._subscriptions:
+                    again.append(row)
+                else:
+                    new[subscription.id] = row
+            for row in again:
+                self._subscriptions.check(given[row])
+        except NearcastError as error:
+            raise BatchError(row, error) from error
+        return new
 
     def _check_kind(self, one: Subscription | Fence, kinds: dict[str, type]) -> None:
         """Two of one call under one id are both subscriptions or both fences."""
@@ -244,13 +252,15 @@ class Service:
 
     def _check_id(self, one: Subscription | Fence | Composite) -> None:
         """Refuse an id that something of another kind has."""
-        for kind, there, of in (
-            ("subscription", self._subscriptions, Subscription),
-            ("fence", self._fences, Fence),
-            ("composite", self._composites, Composite),
-        ):
-            if one.id in there and not isinstance(one, of):
-                raise DuplicateIdError(kind, one.id, "unsubscribe it first")
+        kind = None
+        if one.id in self._fences and not isinstance(one, Fence):
+            kind = "fence"
+        elif one.id in self._composites and not isinstance(one, Composite):
+            kind = "composite"
+        elif one.id in self._subscriptions and not isinstance(one, Subscription):
+            kind = "subscription"
+        if kind is not None:
+            raise DuplicateIdError(kind, one.id, "unsubscribe it first")
 
     def _take_up(self, subscription: Subscription | Fence) -> None:
         """Begin a subscription, or put it in the place of another, unless it is there already."""
@@ -282,14 +292,18 @@ class Service:
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
         self._note(Subscribed, subscription)
 
-    def _greet(self, subscription: Subscription) -> None:
+    def _greet(
+        self, subscription: Subscription, found: Sequence[tuple[int, Event]] | None = None
+    ) -> None:
         """Tell a new subscription of what already matches it, unless it is over."""
         if not self._visible(subscription.expires):
             self._drop_subscription(subscription.id)
         elif isinstance(subscription.region, Around):
             self._join(subscription)
         else:
-            for number, event in self._live.matching(subscription, self.now):
+            if found is None:
+                found = self._live.matching(subscription, self.now)
+            for number, event in found:
                 if not self._delivery.holds(subscription.id, number):
                     self._tell(subscription, event)
 
@@ -869,15 +883,6 @@ def _check_count(field: str, value: object, least: int) -> None:
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
-
-
-@contextmanager
-def _of_row(row: int) -> Iterator[None]:
-    """Whatever is wrong inside is wrong with this row of a batch."""
-    try:
-        yield
-    except NearcastError as error:
-        raise BatchError(row, error) from error
 
 
 def _listed(field: str, given: Any, kinds: type[Any] | tuple[type[Any], ...]) -> list[Any]:
