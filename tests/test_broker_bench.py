@@ -33,7 +33,7 @@ def test_about_as_many_match_as_were_asked_for() -> None:
 def test_small_runs_have_numbers_and_no_verdicts() -> None:
     experiment = experiments.experiment("broker")
     claims = experiment.claims(run())
-    assert len(claims) == 13
+    assert len(claims) == 17
     assert {claim.met for claim in claims} == {None}
     assert all(series(figure, run()) for figure in experiment.figures)
 
