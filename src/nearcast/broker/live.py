@@ -36,6 +36,11 @@ class LiveEvents:
         """Who published an event, by key, where that was said."""
         self._arrived = 0
 
+    @property
+    def matcher(self) -> Matcher:
+        """What finds them."""
+        return self._matcher
+
     def __len__(self) -> int:
         return len(self._known)
 

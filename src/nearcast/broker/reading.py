@@ -107,6 +107,16 @@ class Reading:
         """Where a subscriber was last, if that is known."""
         return self._tracker.place_of(subscriber) or self._fences.place_of(subscriber)
 
+    def epoch(self, subscriber: str) -> int:
+        """The number of a subscriber's last report; 0 before the first."""
+        return self._tracker.epoch_of(subscriber)
+
+    def memory(self) -> int:
+        """Bytes of what finds subscriptions and live events."""
+        return sum(
+            each.memory()["total"] for each in (self._subscriptions.matcher, self._live.matcher)
+        )
+
     def explain(self, wanted: Subscription, event: Event, now: Micros | None) -> Explanation:
         """Why a subscription matches an event, or does not. A matcher is made for it: 1 ms."""
         matcher = Matcher(index="scan", space=self._tracker.space)

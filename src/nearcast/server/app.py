@@ -49,17 +49,19 @@ def _routes(desk: Desk) -> list[BaseRoute]:
 
 
 def _endpoint(desk: Desk, methods: dict[str, Operation]) -> Endpoint:
-    head = methods.get("GET")
+    head, count = methods.get("GET"), desk.metrics.requests.labels
 
     async def endpoint(request: Request) -> Response:
         operation = methods.get(request.method) or head
         assert operation is not None  # the route has let it pass
         try:
-            return await operation.handler(_asked(desk, request, operation))
+            response = await operation.handler(_asked(desk, request, operation))
         except NearcastError as error:
-            return said(problem_of(error))
+            response = said(problem_of(error))
         except ClientDisconnect:
-            return Response(status_code=499)
+            response = Response(status_code=499)
+        count(operation.method, operation.path, str(response.status_code)).inc()
+        return response
 
     return endpoint
 

@@ -21,7 +21,7 @@ from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.problems import malformed
 from nearcast.server.wire import decode, event_json, event_text, number, sayable, whole
 
-__all__ = ["MOST", "publish", "read_events", "retract"]
+__all__ = ["MOST", "publish", "read_event", "read_events", "retract"]
 
 #: Rows of one page.
 MOST = 1000
@@ -32,17 +32,18 @@ def read_events(said: Any, desk: Desk) -> list[Event]:
     space: Space = desk.settings.space
     if isinstance(said, list):
         desk.limits.batch(len(said))
-        return batch(said, lambda each: _read(each, space))
+        return batch(said, lambda each: read_event(each, space))
     if isinstance(said, dict) and said.get("type") == "FeatureCollection":
         features = said.get("features")
         if not isinstance(features, list):
             raise ValidationError("features", features, "give a list of Features")
         desk.limits.batch(len(features))
         return batch(features, lambda each: feature_from_json(each, space=space))
-    return [_read(said, space)]
+    return [read_event(said, space)]
 
 
-def _read(said: Any, space: Space) -> Event:
+def read_event(said: Any, space: Space) -> Event:
+    """One event: a CloudEvent or a Feature."""
     if isinstance(said, dict) and said.get("type") == "Feature" and "specversion" not in said:
         return feature_from_json(said, space=space)
     return event_from_json(said, space=space, extensions="ignore")

@@ -17,6 +17,7 @@ from nearcast.clock import system_now
 from nearcast.errors import ValidationError
 from nearcast.server.settings import Settings
 from nearcast.storage.sqlite import Database, Keys, Retention, SqliteStore
+from nearcast.storage.sqlite.retention import retained
 from nearcast.storage.urls import parse_url
 
 __all__ = ["House"]
@@ -79,6 +80,19 @@ class House:
         store = SqliteStore(self.database, tenant, retention=retention)
         store.agree("space", settings.space)
         return Service(store=store, **options)
+
+    def kept(self) -> dict[str, int]:
+        """How much of what there is, all tenants together."""
+        brokers = self._brokers.values()
+        found = {
+            "things": sum(len(each) for each in brokers),
+            "live_events": sum(each.event_count for each in brokers),
+            "index_bytes": sum(each.reading.memory() for each in brokers),
+            "tenants": len(brokers),
+        }
+        if self.database is not None:
+            found |= retained(self.database)
+        return found
 
     def close(self) -> None:
         """Keep what helps to begin again, and let go of the store."""

@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -25,6 +26,20 @@ def _without_keys(_: Any, __: str, said: MutableMapping[str, Any]) -> MutableMap
     return said
 
 
+class _Standard:
+    """Writes to standard error as it is by then; a log that nobody can read stops no server."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def msg(self, line: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+    debug = info = warning = error = critical = msg
+
+
 def set_up(level: str, form: str) -> None:
     """Write to standard error from `level` on, as `console` or `json`."""
     plain = form == "console" or (not form and sys.stderr.isatty())
@@ -36,10 +51,10 @@ def set_up(level: str, form: str) -> None:
             _without_keys,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
             if plain
-            else structlog.processors.JSONRenderer(),
+            else structlog.processors.JSONRenderer(ensure_ascii=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=_Standard,
         cache_logger_on_first_use=False,
     )
     logging.getLogger("uvicorn").setLevel(max(number, logging.WARNING))

@@ -37,15 +37,15 @@ async def move(desk: Desk, who: Principal, subscriber: str, said: dict[str, Any]
 
     def call(broker: Service) -> Answer:
         reply = broker.move(subscriber, place, epoch=epoch, **rest)
-        return Answer(reply, (reply,))
+        return Answer((reply, broker.reading.epoch(subscriber)), (reply,))
 
-    reply = await desk.call(who, call)
+    reply, known = await desk.call(who, call)
     region = reply.safe_regions.get(subscriber)
     texts: dict[int, Any] = {}
     mine = [each for each in reply if each.subscriber == subscriber]
     asked = [m.after for m in reply.messages(subscriber) if isinstance(m, LocationRequest)]
     return {
-        "epoch": epoch if region is None else region.epoch,
+        "epoch": known if region is None else region.epoch,
         "safe_region": None if region is None else region_text(region),
         "notifications": [told_text(each, texts) for each in mine[:MOST]],
         "request": asked[-1] if asked else None,

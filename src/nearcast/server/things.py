@@ -32,7 +32,7 @@ from nearcast.server.events import MOST, page_size
 from nearcast.server.problems import Problem
 from nearcast.server.wire import told_text
 
-__all__ = ["KINDS", "Sort", "end", "put", "read"]
+__all__ = ["KINDS", "Sort", "end", "mine", "put", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,14 @@ async def end(desk: Desk, who: Principal, id: str, sort: Sort | None = None) -> 
     """End a thing; 404 if it is not there, of another kind, or another's."""
 
     def call(broker: Service) -> Answer:
-        _mine(broker, who, id, sort)
+        mine(broker, who, id, sort)
         return Answer(None, (broker.unsubscribe(id),))
 
     await desk.call(who, call)
 
 
-def _mine(broker: Service, who: Principal, id: str, sort: Sort | None) -> Thing:
+def mine(broker: Service, who: Principal, id: str, sort: Sort | None) -> Thing:
+    """A thing that whoever asks may see; 404 otherwise."""
     found = broker.reading.thing(id)
     of = object if sort is None else sort.type
     if found is None or not isinstance(found, of) or not who.owns(found.subscriber):
@@ -173,7 +174,7 @@ def getting(sort: Sort) -> Callable[[Ask], Any]:
     """`GET /…/{id}`."""
 
     async def handler(ask: Ask) -> Response:
-        found = await ask.desk.look(ask.who, lambda broker: _mine(broker, ask.who, ask.id, sort))
+        found = await ask.desk.look(ask.who, lambda broker: mine(broker, ask.who, ask.id, sort))
         return answer(sort.write(found))
 
     return handler

@@ -11,11 +11,12 @@ from nearcast.clock import format_micros, system_now
 from nearcast.errors import StoreError, ValidationError
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, answer
+from nearcast.server.figures import CONTENT_TYPE_LATEST
 from nearcast.server.problems import Problem
 from nearcast.storage.sqlite import Keys
 from nearcast.storage.sqlite.keys import digest_of
 
-__all__ = ["backup", "create_key", "health", "list_keys", "ready", "revoke_key"]
+__all__ = ["backup", "create_key", "health", "list_keys", "metrics", "ready", "revoke_key"]
 
 
 async def health(ask: Ask) -> Response:
@@ -32,6 +33,22 @@ async def ready(ask: Ask) -> Response:
             503, f"not ready: {ask.desk.core.why}", remedy="wait", headers={"Retry-After": "1"}
         )
     return answer({"status": "ready"})
+
+
+async def metrics(ask: Ask) -> Response:
+    """`GET /metrics`: for Prometheus. Of all tenants together, so for the default one's admins."""
+    if ask.who.tenant:
+        raise Problem(403, "only the default tenant's admins see the whole server", "tenant",
+                      ask.who.tenant, "ask whoever keeps the server")  # fmt: skip
+    desk, figures = ask.desk, ask.desk.metrics
+    kept = await desk.look(ask.who, lambda _: desk.house.kept())
+    for what, count in kept.items():
+        figures.kept.labels(what).set(count)
+    figures.queue.set(desk.core.calls)
+    figures.expected.set(desk.core.expected_s)
+    figures.listening.set(len(desk.feeds))
+    figures.streams.set(desk.limits.streams)
+    return Response(figures.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _keys(ask: Ask) -> Keys:

@@ -12,7 +12,7 @@ from nearcast.errors import ValidationError
 from nearcast.storage.sqlite import statements as sql
 from nearcast.storage.sqlite.database import Database
 
-__all__ = ["Retention", "Sweeper"]
+__all__ = ["Retention", "Sweeper", "retained"]
 
 _WEEK_S = 7 * 24 * 3600
 _STEP = 1000  # new entries after which there is a step
@@ -90,3 +90,15 @@ class Sweeper:
         if most is not None and self._database.used > most:
             return FOREVER
         return max(NEVER, now - int(min(self._retention.age_s, 1e12) * 1e6))
+
+
+def retained(database: Database) -> dict[str, int]:
+    """How much a file keeps: bytes, entries of logs from first to last, what waits for an ack.
+
+    O(subscribers): rows are not counted one by one.
+    """
+    return {
+        "store_bytes": database.used,
+        "log_entries": int(database.value(sql.LOG_SPAN) or 0),
+        "waiting_notifications": int(database.value(sql.WAITING) or 0),
+    }

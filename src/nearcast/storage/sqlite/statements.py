@@ -106,3 +106,10 @@ FORGET_MORE = """
         SELECT until FROM events WHERE tenant = ?1 AND until IS NOT NULL
         ORDER BY until DESC LIMIT 1 OFFSET ?2)
 """
+
+# -- figures ----------------------------------------------------------------------------------
+LOG_SPAN = """
+    SELECT sum(1 + (SELECT max(entry) FROM log WHERE tenant = number)
+                 - (SELECT min(entry) FROM log WHERE tenant = number)) FROM tenants
+"""
+WAITING = "SELECT sum(last - acknowledged) FROM subscribers"
