@@ -104,7 +104,7 @@ def test_the_frames_are_those_of_the_document(server: Running):
         around = {"id": "frames", "region": {"type": "Around", "radius_m": 50}}
         feature = {"type": "Feature", "id": "frames", "properties": {},
                    "geometry": {"type": "Point", "coordinates": [3, 3]}}  # fmt: skip
-        sent = [
+        sent: list[tuple[dict[str, Any], str]] = [
             ({"type": "hello", "subscriber": "frames"}, "welcome"),
             ({"type": "subscribe", "subscription": around, "ref": 1}, "done"),
             ({"type": "place", "coordinates": [3, 3], "epoch": 1}, "region"),
