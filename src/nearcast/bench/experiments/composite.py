@@ -3,7 +3,8 @@
 Logistics: batches and single events, and the modified SIENA, where the broker only matches
 plain events and clients do the composite part. Taxis and shopping: unary location
 subscriptions by a plain compiled loop and by the index, whole detection, memory before and
-after, and the safe rectangles that keep positions on the publishers' side.
+after, and the safe rectangles that keep positions on the publishers' side. Borders: objects that
+were often seen outside of a region come in.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.plots import Figure
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Scalar, Task, Trial
+from nearcast.cpsl import motion
+from nearcast.cpsl.builder import event, string
 from nearcast.cpsl.compile import compile_pattern
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.detector import Detector
@@ -38,11 +41,13 @@ SAFE = "keep safe rectangles"
 REGISTER = "register composites"
 CHANGE = "a region that comes among many"
 EXTENT = "an event with an extent among many regions"
+ENTRY = "objects come in"
 
-_COMPOSITES, _SUBSCRIPTIONS = 15_000, 10_000  # sizes from which targets count
+_COMPOSITES, _SUBSCRIPTIONS, _OBJECTS = 15_000, 10_000, 1_000  # from which targets count
 _CLIENTS = 4
 _PER_CELL = 1.25  # regions a cell of the safe rectangles' map
 _CHUNK = 500
+_SEEN = 10  # positions of an object outside of a border
 _FEW = 200  # regions that come, and events with an extent
 _HALF = 5.03  # of an event's side: no border of it meets that of a region
 
@@ -50,6 +55,7 @@ _HALF = 5.03  # of an event's side: no border of it meets that of a region
 def _trials(plan: Plan) -> Iterator[Trial]:
     yield _logistics(plan)
     yield _registering(plan)
+    yield _entering(plan)
     for name in plan.texts("scenarios"):
         source = GRUS[name](plan.number("subscriptions"), plan.number("positions"), plan.seed)
         yield from _Places(source).trials()
@@ -143,6 +149,51 @@ def _siena(source: CompositeWorkload, composites: list[Composite]) -> Task:
         return found
 
     return Task(run, before=before, answer=_answer, memory=lambda: {"messages": messages[0]})
+
+
+# --- borders --------------------------------------------------------------------------------------
+
+
+def _entering(plan: Plan) -> Trial:
+    """Objects that were seen outside many times come in, one by one."""
+    objects = plan.number("objects")
+    contenders = (Contender("one by one", partial(_crossing, objects)),)
+    point: dict[str, Scalar] = {"objects": objects}
+    truth = [(f"0 {number}", f"{_SEEN} {number}") for number in range(objects)]
+    return Trial(ENTRY, contenders, lambda: truth, point, objects, "entry", at_most=3)
+
+
+def _crossing(objects: int) -> Task:
+    text = motion.enter(event(kind="position", id=string("who")), Box(0, 0, 10, 10), margin_m=3)
+    composites = [Composite(id="border", text=text)]
+    rounds = [
+        [
+            Event(
+                f"{turn} {number}",
+                {"kind": "position", "id": str(number)},
+                (),
+                Point(100.0 + number if turn < _SEEN else 5.0, 5.0),
+                end=(turn * objects + number) * 1_000_000,
+            )
+            for number in range(objects)
+        ]
+        for turn in range(_SEEN + 1)
+    ]
+    detector = [_filled(composites)]
+    waiting = [0]
+
+    def before() -> None:
+        detector[0] = _filled(composites)
+        for outside in rounds[:-1]:
+            detector[0].feed(outside)
+        waiting[0] = detector[0].pending()
+
+    return Task(
+        lambda: [one for entry in rounds[-1] for one in detector[0].feed(entry)],
+        before=before,
+        answer=lambda found: [one.parts for one in found],
+        memory=lambda: {"waiting": waiting[0]},
+    )
 
 
 # --- §5.2 and §5.3 --------------------------------------------------------------------------------
@@ -355,6 +406,9 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
             goal = 5_000 if int(m.parameters["composites"]) >= _COMPOSITES else None
             claims.append(Claim("register", m.rate, "composites/s", goal))
             continue
+        if operation == ENTRY:
+            claims += _entry_claims(m)
+            continue
         large = int(m.parameters["subscriptions"]) >= _SUBSCRIPTIONS
         if operation == FIND and contender == "index":
             plain = by_name[(FIND, "plain loop", scenario)]
@@ -380,6 +434,16 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
     return claims
 
 
+def _entry_claims(m: Measurement) -> list[Claim]:
+    objects = int(m.parameters["objects"])
+    large = objects >= _OBJECTS
+    each = m.memory["waiting"] / objects
+    return [
+        Claim("an object comes in", 1e6 / m.rate, "µs", 100 if large else None, "at most"),
+        Claim("kept of an object outside", each, "positions", 1 if large else None, "at most"),
+    ]
+
+
 def _logistics_claims(m: Measurement, contender: str) -> list[Claim]:
     composites = int(m.parameters["composites"])
     large = composites >= _COMPOSITES
@@ -401,6 +465,7 @@ EXPERIMENT = Experiment(
     settings=(
         Setting("composites", (15_000,), (30,), "how many in the logistics scenario"),
         Setting("events", (60_000,), (120,), "how many in the logistics scenario"),
+        Setting("objects", (1_000,), (20,), "how many come in at a border"),
         Setting("scenarios", ("taxis", "shopping"), ("taxis", "shopping"), "of unary locations"),
         Setting("subscriptions", (10_000,), (200,), "how many unary location subscriptions"),
         Setting("positions", (80_000,), (400,), "how many events in those scenarios"),
