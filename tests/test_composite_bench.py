@@ -25,7 +25,7 @@ def run() -> tuple[Measurement, ...]:
 def test_everybody_finds_the_same() -> None:
     assert {m.operation for m in run()} == {
         composite.DETECT, composite.FIND, composite.STREAM, composite.SAFE, composite.REGISTER,
-        composite.CHANGE, composite.EXTENT,
+        composite.CHANGE, composite.EXTENT, composite.ENTRY,
     }  # fmt: skip
     assert all(m.agreement.exact for m in run())
 
