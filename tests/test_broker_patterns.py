@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nearcast import Broker, Composite, Event, Reply
+from nearcast import Around, Broker, Composite, Event, Point, Reply, Subscription
 from nearcast.cpsl.detector import Detector
 from nearcast.cpsl.instances import CompositeEvent
 
@@ -99,3 +99,15 @@ def test_a_clock_that_ticks_in_between_changes_nothing(drawn, tick):
     times[0] = T + 200 * S
     found += composites(broker.advance())
     assert _listed(found) == detected(events, T + 200 * S)
+
+
+def test_a_composite_event_with_a_place_reaches_those_who_move():
+    broker = Broker()
+    broker.subscribe(Subscription("near", "mo", "composite = 'pair'", region=Around(500)))
+    broker.move("mo", Point(8.5, 47.4), epoch=1)
+    broker.detect(Composite("pair", "ops", "=|(ARITH: a = 1; 10)(ARITH: a = 2)"))
+    broker.publish(Event("e1", {"a": 1}, location=Point(8.499, 47.4), end=T))
+    reply = broker.publish(Event("e2", {"a": 2}, location=Point(8.501, 47.401), end=T + S))
+    assert reply.location_requests == ("mo",)
+    told = broker.move("mo", Point(8.5, 47.4), epoch=2)
+    assert [each.event.id for each in told] == ["pair#1"]

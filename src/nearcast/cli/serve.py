@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearcast.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from nearcast.server.run import Running
 
 __all__ = ["serve"]
 
@@ -67,8 +73,16 @@ def serve(
         print(describe(settings, origins))
         return
     set_up(settings.log, settings.log_format)
-    server = Running(settings)
+    with ExitStack() as over:
+        if settings.demo and origins["store"] == "default":
+            folder = over.enter_context(TemporaryDirectory(prefix="nearcast-"))
+            settings = replace(settings, store=f"sqlite:///{folder}/city.db")
+        _run(Running(settings))
+
+
+def _run(server: Running) -> None:
     keys = len(server.desk.keyring)
+    settings = server.settings
     guard = f"{keys} keys" if keys else "WITHOUT KEYS: everybody on this machine may do everything"
     print(f"nearcast serves {settings.store} at {server.url}, {guard}", flush=True)
     server.run()

@@ -10,7 +10,6 @@ impact region is asked afterwards.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TypeAlias
 
 from nearcast.clock import Micros
@@ -75,7 +74,8 @@ class ImpactIndex:
         if not self._held or event.location is None:
             return []
         if self._space == "globe" and not isinstance(event.location, Point):
-            event = replace(event, location=room_round(event.location))
+            room = room_round(event.location)
+            event = Event(event.id, event.attributes, event.keywords, room)
         return self._matcher.match_event(event, now=now)
 
     def _circle(self, ring: Ring) -> Circle | None:

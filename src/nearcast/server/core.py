@@ -94,7 +94,9 @@ class Core:
         self.calls = 0
         """How many calls that are."""
         self._unit_s = 2e-4
-        """What one unit of weight took lately."""
+        """What one unit of weight took lately, without the commit …"""
+        self._commit_s = 2e-3
+        """… and what a commit took."""
         self._ended = False
 
     # -- in the loop -----------------------------------------------------------------
@@ -113,7 +115,8 @@ class Core:
     @property
     def expected_s(self) -> float:
         """How long what waits will take."""
-        return self.waiting * self._unit_s
+        turns = -(-self.calls // MOST)
+        return self.waiting * self._unit_s + turns * self._commit_s
 
     def submit(
         self, tenant: str, call: Call, *, weight: int = 1, reads: bool = False
@@ -122,9 +125,7 @@ class Core:
 
         `reads` says that it changes nothing: then a mistake in it stops nobody else.
         """
-        if self.why is not None:
-            raise Problem(503, f"the server does not answer: {self.why}", remedy="try again later",
-                          headers={"Retry-After": "1"})  # fmt: skip
+        self._check()
         if self.calls and (
             self.expected_s > self._settings.queue_s or self.calls >= self._settings.queue_calls
         ):
@@ -133,6 +134,16 @@ class Core:
                 self.expected_s,
             )
         return self._put(tenant, call, weight, reads)
+
+    def look(self, tenant: str, call: Call) -> asyncio.Future[Any]:
+        """The same for a stream, which has one at a time and waits however long it takes."""
+        self._check()
+        return self._put(tenant, call, 1, True)
+
+    def _check(self) -> None:
+        if self.why is not None:
+            raise Problem(503, f"the server does not answer: {self.why}", remedy="try again later",
+                          headers={"Retry-After": "1"})  # fmt: skip
 
     def _put(self, tenant: str, call: Call, weight: int, reads: bool) -> asyncio.Future[Any]:
         assert self._loop is not None
@@ -156,9 +167,10 @@ class Core:
 
     def _release(self, turn: Turn) -> None:
         weight = sum(job.weight for job, _ in turn.done)
-        if weight:
-            took = (turn.calling_s + turn.committing_s) / weight
-            self._unit_s += 0.2 * (took - self._unit_s)
+        if weight:  # a turn counts for as much as it did: those of one call say little of many
+            share = weight / (weight + 256)
+            self._unit_s += share * (turn.calling_s / weight - self._unit_s)
+            self._commit_s += 0.1 * (turn.committing_s - self._commit_s)
         self.waiting -= weight
         self.calls -= len(turn.done)
         self._released(turn)

@@ -122,13 +122,16 @@ class Desk:
         """The same for what changes nothing."""
         return await self.call(who, lambda broker: Answer(look(broker)), reads=True)
 
-    async def page(self, who: Who, after: int | None, limit: int) -> Page:
-        """A subscriber's notifications from the store."""
+    async def page(self, who: Who, after: int | None, limit: int, *, streams: bool = False) -> Page:
+        """A subscriber's notifications from the store; `streams` wait, however much is to do."""
 
         def look(broker: Service) -> Answer:
             return Answer(broker.notifications(who.subscriber, after, limit))
 
-        found = await self.core.submit(who.tenant, look, reads=True)
+        if streams:
+            found = await self.core.look(who.tenant, look)
+        else:
+            found = await self.core.submit(who.tenant, look, reads=True)
         texts: dict[int, msgspec.Raw] = {}
         told = [told_text(each, texts) for each in found.notifications]
         return Page(told, found.next, found.lost, len(told) == limit)

@@ -45,7 +45,7 @@ class Reader:
     async def start(self) -> int:
         """The number behind which it begins."""
         if self._at is None:
-            self._at = await self._desk.core.submit(self._who.tenant, self._cursor, reads=True)
+            self._at = await self._desk.core.look(self._who.tenant, self._cursor)
         return self._at
 
     def _cursor(self, broker: Service) -> Answer:
@@ -79,7 +79,7 @@ class Reader:
                 if len(found) == MOST:
                     self._listener.woken.set()
                 return Page([text for _, text in found], self._at)
-        page = await self._desk.page(self._who, at, MOST)
+        page = await self._desk.page(self._who, at, MOST, streams=True)
         self._behind = page.full
         self._at = page.next
         return page if page.texts or page.lost else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -22,6 +23,9 @@ from nearcast.server.desk import Desk
 from nearcast.server.house import House
 from nearcast.server.logs import log
 from nearcast.server.settings import Settings
+
+if TYPE_CHECKING:
+    from nearcast.server.demo import CityLife
 
 __all__ = ["Running", "socket_beside"]
 
@@ -36,6 +40,8 @@ class Running:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        if settings.demo and settings.space != "globe":
+            raise ValidationError("space", settings.space, "the demo's city is on the globe")
         self.house = House.open(settings)
         try:
             self._sockets = [_bound(settings)]
@@ -61,6 +67,8 @@ class Running:
             ws_max_size=settings.max_body, backlog=_BACKLOG, timeout_keep_alive=60,
             timeout_graceful_shutdown=max(1, round(settings.stop_s)),
         )  # fmt: skip
+        self.city: CityLife | None = None
+        """The demo's, if there is one."""
         self._server = _Server(config, self._stopping)
         self.started = threading.Event()
         """Set when requests are answered."""
@@ -98,6 +106,7 @@ class Running:
             await self._server.serve(self._sockets)
         finally:
             announced.cancel()
+            await asyncio.gather(announced, return_exceptions=True)
             await self.desk.core.stop()
 
     async def _announce(self) -> None:
@@ -105,6 +114,11 @@ class Running:
             await self.desk.core.ready()
             self.started.set()
             log.info("ready", url=self.url, store=self.settings.store, keys=len(self.desk.keyring))
+            if self.settings.demo:
+                from nearcast.server.demo import CityLife
+
+                self.city = CityLife(self.desk)
+                await self.city.run()
 
     def _stopping(self) -> None:
         log.info("stopping")

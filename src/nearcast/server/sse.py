@@ -7,9 +7,11 @@ without an id, and so is `gap`, which says how many numbers are beyond retention
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from starlette.responses import Response, StreamingResponse
 
+from nearcast.errors import NearcastError
 from nearcast.server.desk import Ask, Page
 from nearcast.server.feeds import Who
 from nearcast.server.problems import malformed
@@ -49,7 +51,7 @@ def _after(ask: Ask) -> int | None:
 async def _stream(ask: Ask, reader: Reader) -> AsyncIterator[bytes]:
     sent = ask.desk.metrics.delivered.labels("sse")
     try:
-        with reader:
+        with reader, suppress(NearcastError):  # the server stops: whoever reads comes again
             yield b"retry: 1000\n\n"
             while not reader.ended:
                 page = await reader.page()
