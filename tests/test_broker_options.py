@@ -75,6 +75,8 @@ def test_numbers_of_safe_regions_arrive():
         ({"longest": -1}, "longest", "not negative"),
         ({"tolerance_m": -1}, "tolerance_m", "metres"),
         ({"max_pending": 0}, "max_pending", "positive"),
+        ({"max_objects": 0}, "max_objects", "positive"),
+        ({"max_objects": True}, "max_objects", "positive"),
     ],
 )
 def test_options_that_are_wrong_are_named(options: dict[str, Any], field: str, hint: str):

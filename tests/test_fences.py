@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from datetime import timedelta
 from typing import Any
@@ -379,6 +380,54 @@ def test_lost_without_a_word_bounds_what_is_kept():
     assert story.broker._fences._watch.pairs <= 11
     assert story.until(1000) == []
     assert story.broker._fences._watch.objects == 0
+
+
+def test_without_lost_a_number_bounds_what_is_kept():
+    """The objects that have been silent longest go, as if they had never been seen."""
+    broker = Broker("planar", max_objects=8)
+    broker.subscribe(fence(on={"enter", "exit", "dwell"}, dwell=1000))
+
+    def at(second, who, x=5.0):
+        event = Event(
+            f"{second}", {"truck": who}, (), Point(x, 5), None, second * S, second * S + 1
+        )
+        return [(told.transition, told.object) for told in broker.publish(event)]
+
+    watch = broker._fences._watch
+    for second in range(400):
+        assert at(second, second) == [("enter", second)]
+        assert watch.objects <= 8
+        assert watch.pairs <= 8
+    assert broker.overflows == 400 - watch.objects
+    assert at(400, 399, 50.0) == [("exit", 399)]  # known still
+    assert at(401, 0) == [("enter", 0)]  # begins anew
+    told = broker.advance(2000 * S)
+    assert {each.object for each in told} < {*range(380, 400), 0}
+    new = range(1000, 1050)
+    many = [Event(f"m{i}", {"truck": i}, (), Point(5, 5), None, 2000 * S) for i in new]
+    assert len(broker.publish_many(many)) == 50
+    assert watch.objects <= 8
+    again = Watch("planar", 8)
+    again.load(watch.dump())
+    assert again.objects == watch.objects
+
+
+def test_bad_positions_in_a_batch_are_as_one_by_one():
+    """Bools, NaN, nothing, strings beside numbers, two at one moment, and time that goes back."""
+    whose = (1, True, 1.0, "1", None, math.nan, 2, False, 2, 0, -0.0, 1)
+    given = [
+        Event(f"e{i}", {"truck": who}, (), Point(5.0 if i % 3 else 50.0, 5), None, (i // 2) * S)
+        for i, who in enumerate(whose)
+    ]
+    given.append(Event("nowhere", {"truck": 1}, (), None, None, 9 * S))
+    given.append(Event("back", {"truck": 1}, (), Point(50, 5), None, 1 * S))
+    one, many = Broker("planar"), Broker("planar")
+    for broker in (one, many):
+        broker.subscribe(fence(on={"enter", "exit", "inside", "outside"}))
+    told = [each for event in given for each in one.publish(event)]
+    assert many.publish_many(given) == told
+    assert {each.object for each in told} == {1, "1", 2, 0}
+    assert one.late == many.late == 1
 
 
 def test_a_roaming_fence_makes_no_safe_region():

@@ -21,6 +21,7 @@ PROMISED = {
     "Event",
     "Fence",
     "Matcher",
+    "Move",
     "Mover",
     "NearcastError",
     "Point",

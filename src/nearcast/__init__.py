@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nearcast.model.events import Event
     from nearcast.model.fences import Fence
     from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
+    from nearcast.model.moves import Move
     from nearcast.model.subscriptions import Subscription
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
     "Event",
     "Fence",
     "Matcher",
+    "Move",
     "Mover",
     "NearcastError",
     "Notification",
@@ -63,6 +65,7 @@ _LAZY = {
     "Event": "nearcast.model.events",
     "Fence": "nearcast.model.fences",
     "Matcher": "nearcast.matcher",
+    "Move": "nearcast.model.moves",
     "Mover": "nearcast.mobility.mover",
     "Notification": "nearcast.broker.replies",
     "Point": "nearcast.model.geometry",

@@ -9,6 +9,7 @@ from typing import Any, Self
 from nearcast.broker.ports import Sink, Store
 from nearcast.broker.service import Service
 from nearcast.broker.timeline import Clock
+from nearcast.fences.watch import MAX_OBJECTS
 from nearcast.model.geometry import Box, Space
 from nearcast.storage.opening import open_store
 
@@ -28,10 +29,11 @@ class Broker(Service):
     (patterns wait that long; None: matched however late, and patterns wait for nobody),
     `max_ahead` how far ahead of the clock, `longest` how long an event may last (None: as long as
     it likes), `composite_life` how long a composite event is live. `tolerance_m` is that of
-    patterns' `SPL` and `DIST(…;=;…)`, `max_pending` bounds every queue of theirs; what
-    full ones let go is counted in `overflows`. `clock` is a function that returns microseconds
-    (`nearcast.clock.system_now`); without one, time is what events and `advance` say. `store`
-    remembers what happens, `sinks` take every notification (`nearcast.broker.ports`).
+    patterns' `SPL` and `DIST(…;=;…)`, `max_pending` bounds every queue of theirs, `max_objects`
+    the last positions that fences keep; what is let go is counted in `overflows`. `clock` is a
+    function that returns microseconds (`nearcast.clock.system_now`); without one, time is what
+    events and `advance` say. `store` remembers what happens, `sinks` take every notification
+    (`nearcast.broker.ports`).
 
     >>> from nearcast import Event, Subscription
     >>> broker = Broker()
@@ -48,15 +50,16 @@ class Broker(Service):
         index_options: Mapping[str, Any] | None = None,
         safe_region_options: Mapping[str, Any] | None = None,
         composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
-        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
+        max_pending: int = 100_000, max_objects: int = MAX_OBJECTS, store: Store | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         super().__init__(
             space=space, safe_region=safe_region, extent=extent, lateness=lateness,
             max_ahead=max_ahead, clock=clock, subscription_index=subscription_index,
             event_index=event_index, index_options=index_options,
             safe_region_options=safe_region_options, composite_life=composite_life,
-            longest=longest, tolerance_m=tolerance_m, max_pending=max_pending, store=store,
-            sinks=sinks,
+            longest=longest, tolerance_m=tolerance_m, max_pending=max_pending,
+            max_objects=max_objects, store=store, sinks=sinks,
         )  # fmt: skip
 
     @classmethod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from nearcast.broker.ports import Change, Told
-from nearcast.broker.replies import Notes, Notification, Pairs, Reply
+from nearcast.broker.replies import Notes, Notification, Pairs, Reply, notification
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.fences import Crossing
@@ -54,14 +54,15 @@ class Draft:
         self.notes.made().extend(told)
         self.changes += map(Told, told)
 
-    def tell_of(self, crossing: Crossing) -> None:
-        """A transition of an object at a fence."""
-        c, fence = crossing, crossing.fence
-        told = Notification(fence.id, fence.subscriber, c.event, c.at, c.transition, c.object)
-        if self.remembers:
-            told = told._replace(seq=self._number(fence.subscriber))
+    def tell_of(self, crossings: Iterable[Crossing]) -> None:
+        """Transitions of objects at fences."""
+        if not self.remembers:
+            self.notes.made().extend([notification((*each[:-1], None)) for each in crossings])
+            return
+        for each in crossings:
+            told = notification((*each[:-1], self._number(each.subscriber)))
+            self.notes.made().append(told)
             self.changes.append(Told(told))
-        self.notes.made().append(told)
 
     def reply(self) -> Reply:
         """The answer."""

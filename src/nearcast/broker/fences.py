@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import chain
+from operator import attrgetter
 from typing import TypeAlias
 
 from nearcast.broker.live import LiveEvents
-from nearcast.clock import NEVER, Micros
-from nearcast.fences import Crossing, Position, Watch
+from nearcast.clock import FOREVER, NEVER, Micros
+from nearcast.errors import ValidationError
+from nearcast.fences import Crossing, Positions, Watch
 from nearcast.fences.saved import KnownFence, KnownObject, Saved
+from nearcast.fences.watch import MAX_OBJECTS
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Point, Space
@@ -21,6 +25,7 @@ __all__ = ["Fences"]
 _MOST_PLACES = 10_000
 
 _Move: TypeAlias = tuple[str, Point]
+_end = attrgetter("end")
 
 
 class Fences:
@@ -30,11 +35,16 @@ class Fences:
     and moves, which count from the moment at which they came.
     """
 
-    def __init__(self, space: Space, hold: Micros, live: LiveEvents) -> None:
-        self._watch = Watch(space)
+    def __init__(
+        self, space: Space, hold: Micros, live: LiveEvents, max_objects: int = MAX_OBJECTS
+    ) -> None:
+        if not isinstance(max_objects, int) or isinstance(max_objects, bool) or max_objects < 1:
+            raise ValidationError("max_objects", max_objects, "give a positive whole number")
+        self._watch = Watch(space, max_objects)
         self._hold = hold
         self._live = live
-        self._fences: dict[str, Fence] = {}
+        self._coming: dict[str, Fence] = {}
+        """Those that are held, and not in the watch yet; of the others it has all there is."""
         self._held: list[tuple[Micros, int, Event | Fence | _Move]] = []
         self._waiting: dict[str, Event] = {}
         """Live events that are held."""
@@ -43,6 +53,11 @@ class Fences:
         self._places: dict[str, Point] = {}
         self._followed: dict[str, int] = {}
         self._ending: dict[str, Micros] = {}
+        self._next_ends: list[tuple[Micros, str]] = []
+        """A heap of the same; what `_ending` does not confirm is of something gone."""
+        self._count = 0
+        """How many fences there are."""
+        self._remembers = False
         self._begun: list[str] = []
         self._received = 0
         self._before: Micros = NEVER
@@ -50,27 +65,37 @@ class Fences:
 
     def __len__(self) -> int:
         """How many fences there are."""
-        return len(self._fences)
+        return self._count
 
     def __contains__(self, id: object) -> bool:
-        return id in self._fences
+        return id in self._watch or id in self._coming
 
     def __iter__(self) -> Iterator[Fence]:
-        return iter(self._fences.values())
+        return chain(self._watch, self._coming.values())
 
     def get(self, id: str) -> Fence | None:
         """The fence under an id."""
-        return self._fences.get(id)
+        return self._coming.get(id) or self._watch.get(id)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing can be due."""
-        return not self._fences and not self._held
+        """Whether no event concerns anybody here."""
+        return not self._count and not self._held
+
+    @property
+    def timeless(self) -> bool:
+        """Whether nothing can be due, however much time goes by."""
+        return not self._held and self._watch.due() == FOREVER
 
     @property
     def late(self) -> int:
         """How many positions came after later ones of their object, and did not count."""
         return self._watch.late
+
+    @property
+    def shed(self) -> int:
+        """How many objects were let go because there were more than `max_objects`."""
+        return self._watch.shed
 
     def follows(self, subscriber: str) -> bool:
         """Whether a fence follows this subscriber."""
@@ -84,23 +109,30 @@ class Fences:
 
     def add(self, fence: Fence, now: Micros | None) -> list[Crossing]:
         """A fence that is new; told of what is true now."""
-        self._fences[fence.id] = fence
-        if fence.expires is not None:
-            self._ending[fence.id] = fence.expires
-        if isinstance(fence.region, Around):
-            assert fence.subscriber is not None
-            self._followed[fence.subscriber] = self._followed.get(fence.subscriber, 0) + 1
+        self._note(fence)
         if self._hold and now is not None:
+            self._coming[fence.id] = fence
             self._keep(now, fence)
             return []
         return self._begin(fence, now)
+
+    def _note(self, fence: Fence) -> None:
+        """That there is a fence, when it ends, and whom it follows."""
+        self._count += 1
+        if fence.expires is not None:
+            self._ending[fence.id] = fence.expires
+            heappush(self._next_ends, (fence.expires, fence.id))
+        if isinstance(fence.region, Around):
+            assert fence.subscriber is not None
+            self._followed[fence.subscriber] = self._followed.get(fence.subscriber, 0) + 1
 
     def _begin(self, fence: Fence, now: Micros | None) -> list[Crossing]:
         place = None
         if isinstance(fence.region, Around):
             place = self._places.get(fence.subscriber or "")
         moment = NEVER if now is None else now
-        self._begun.append(fence.id)
+        if self._remembers:
+            self._begun.append(fence.id)
         self._watch.reach(self._before, self._closed)
         return self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
 
@@ -116,38 +148,41 @@ class Fences:
 
     def remove(self, id: str) -> None:
         """A fence is over."""
-        fence = self._fences.pop(id)
+        fence = self._coming.pop(id, None) or self._watch.remove(id)
+        self._count -= 1
         self._ending.pop(id, None)
         if isinstance(fence.region, Around):
             assert fence.subscriber is not None
             self._followed[fence.subscriber] -= 1
             if not self._followed[fence.subscriber]:
                 del self._followed[fence.subscriber]
-        if id in self._watch:
-            self._watch.remove(id)
 
     def take(self, event: Event, end: Micros, now: Micros) -> list[Crossing]:
         """An event happened; what it brings at once."""
         if event.end is None and event.location is not None:
             self._ends[event.key] = end
-        if not self._fences or event.location is None:
+        if event.location is None or not self._count:
             return []
         if self._hold:
             self._waiting[event.key] = event
             self._keep(end, event)
             return []
-        return self._watch.take([Position(event, end, now)])
+        return self._watch.take_event(event, end, now)
 
     def can_take_many(self, until: Micros) -> bool:
         """Whether positions up to a moment may be taken together: nobody waits, no fence ends."""
-        return not self._hold and all(until < at for at in self._ending.values())
+        ends = self._next_ends
+        while ends and self._ending.get(ends[0][1]) != ends[0][0]:
+            heappop(ends)
+        return not self._hold and (not ends or until < ends[0][0])
 
-    def take_many(self, positions: Sequence[Position]) -> list[Crossing]:
+    def take_many(self, positions: Positions) -> list[Crossing]:
         """Events that happened; nobody waits for late ones."""
-        for position in positions:
-            if position.event.end is None and position.event.location is not None:
-                self._ends[position.event.key] = position.at
-        return self._watch.take(positions)
+        if None in map(_end, positions.events):
+            for event, at in zip(positions.events, positions.ats, strict=True):
+                if event.end is None and event.location is not None:
+                    self._ends[event.key] = at
+        return self._watch.take_columns(positions)
 
     def gone(self, event: Event, *, retracted: bool) -> None:
         """An event is live no more."""
@@ -157,11 +192,18 @@ class Fences:
 
     def move(self, subscriber: str, place: Point, now: Micros | None) -> list[Crossing]:
         """A subscriber is somewhere; the regions that follow them are, too."""
+        return self.move_many([(subscriber, place)], now)
+
+    def move_many(self, moves: Sequence[_Move], now: Micros | None) -> list[Crossing]:
+        """The same for several; what the n-th brings is of steps 2 n + 1 and 2 n + 2."""
         if self._hold and now is not None:
-            self._keep(now, (subscriber, place))
+            for each in moves:
+                self._keep(now, each)
             return []
-        self._put(subscriber, place)
-        return self._watch.move(subscriber, place, 0 if now is None else now)
+        for each in moves:
+            self._put(*each)
+        at = 0 if now is None else now
+        return self._watch.move_many([(*each, at) for each in moves])
 
     def _put(self, subscriber: str, place: Point) -> None:
         self._places.pop(subscriber, None)
@@ -178,7 +220,7 @@ class Fences:
 
     def due(self, until: Micros, *, closing: bool) -> Micros | None:
         """The next moment before `until` at which something happens; `closing`: or then."""
-        if self.idle:
+        if self.timeless:
             return None
         at = self._watch.due()
         if self._held:
@@ -195,12 +237,15 @@ class Fences:
         if isinstance(what, Event):
             if self._waiting.get(what.key) is what:
                 del self._waiting[what.key]
-            told = self._watch.take([Position(what, at, at)])
+            told = self._watch.take_event(what, at, at)
             if self._live.get(what.key) is not what:
                 self._watch.retract(what)
             return told
         if isinstance(what, Fence):
-            return self._begin(what, now) if self._fences.get(what.id) is what else []
+            if self._coming.get(what.id) is not what:
+                return []
+            del self._coming[what.id]
+            return self._begin(what, now)
         self._put(*what)
         return self._watch.move(*what, at)
 
@@ -210,7 +255,7 @@ class Fences:
             self._before = until
         if closing and until > self._closed:
             self._closed = until
-        if self._fences:
+        if self._count:
             self._watch.reach(self._before, self._closed)
 
     # -- to be kept ------------------------------------------------------------------
@@ -229,16 +274,10 @@ class Fences:
         for subscriber, place in places.items():
             self._put(subscriber, place)
         for known in saved.fences:
-            self._fences[known.fence.id] = known.fence
-            if known.fence.expires is not None:
-                self._ending[known.fence.id] = known.fence.expires
-            if isinstance(known.fence.region, Around):
-                assert known.fence.subscriber is not None
-                count = self._followed.get(known.fence.subscriber, 0)
-                self._followed[known.fence.subscriber] = count + 1
+            self._note(known.fence)
         self._before, self._closed = saved.before, saved.closed
         self._watch.load(saved, self._places)
 
     def remember(self) -> None:
         """Somebody asks for `changes` after every call."""
-        self._watch.remembers = True
+        self._watch.remembers = self._remembers = True

@@ -16,7 +16,7 @@ from nearcast.model.events import Event, Value
 from nearcast.model.fences import Transition
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Notes", "Notification", "Pairs", "Reply"]
+__all__ = ["Notes", "Notification", "Pairs", "Reply", "notification"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NOBODY: Iterable[None] = repeat(None)
@@ -44,7 +44,7 @@ class Notification(NamedTuple):
 
 
 #: A notification of a tuple of its fields: a third of the time of naming them.
-_notification: Callable[[tuple[object, ...]], Notification] = partial(tuple.__new__, Notification)
+notification: Callable[[tuple[object, ...]], Notification] = partial(tuple.__new__, Notification)
 
 
 class Pairs(NamedTuple):
@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
         at = chain.from_iterable(map(repeat, self.ats, self.counts))
         whom = map(_subscriber, self.to)
         fields = zip(map(_id, self.to), whom, of, at, _NOBODY, _NOBODY, seqs, strict=False)
-        return [*map(_notification, fields)]
+        return [*map(notification, fields)]
 
 
 class Notes:

@@ -109,6 +109,8 @@ class Roster:
 
     def wanting(self, event: Event, now: Micros) -> list[Subscription]:
         """Those who want an event at a moment, by their ids."""
+        if not len(self._matcher):
+            return []
         return self._in_slots(self._matcher.match_slots(event, now))
 
     def wanting_each(
@@ -123,6 +125,8 @@ class Roster:
         self, events: Sequence[Event], moments: Sequence[Micros]
     ) -> tuple[list[Subscription], list[int]]:
         """Those who want each of many, one behind the other, and how many want each."""
+        if not len(self._matcher):
+            return [], [0] * len(events)
         counts, slots = self._matcher.match_each(events, moments)
         return self._seats(slots), counts
 

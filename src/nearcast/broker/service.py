@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import accumulate, groupby, repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -54,26 +54,29 @@ from nearcast.errors import (
     UnknownIdError,
     ValidationError,
 )
-from nearcast.fences import Crossing, Position
+from nearcast.fences import Crossing, Positions
 from nearcast.fences.saved import Saved as KnownFences
+from nearcast.fences.watch import MAX_OBJECTS
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
+from nearcast.mobility.tracker import check_report
 from nearcast.model.events import Event, check_id
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
+from nearcast.model.moves import Move
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
-_expires = attrgetter("expires")
+_expires, _step = attrgetter("expires"), attrgetter("step")
 
 T = TypeVar("T")
-#: What fences tell of several events: before the n-th under 2 n, with it under 2 n + 1.
-Told: TypeAlias = dict[int, list[Crossing]]
+#: What fences tell of several events: before the n-th in step 2 n, with it in step 2 n + 1.
+Told: TypeAlias = Sequence[Crossing]
 
 
 class Service:
@@ -91,7 +94,8 @@ class Service:
         index_options: Mapping[str, Any] | None = None,
         safe_region_options: Mapping[str, Any] | None = None,
         composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
-        max_pending: int = 100_000, store: Store | None = None, sinks: Sequence[Sink] = (),
+        max_pending: int = 100_000, max_objects: int = MAX_OBJECTS, store: Store | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead, longest)
         subscriptions, events = parts.matchers(
@@ -107,7 +111,7 @@ class Service:
             space, self._timeline.hold, life, longest=self._timeline.longest,
             tolerance_m=tolerance_m, max_pending=max_pending,
         )  # fmt: skip
-        self._fences = Fences(space, self._timeline.hold, self._live)
+        self._fences = Fences(space, self._timeline.hold, self._live, max_objects)
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
@@ -150,8 +154,11 @@ class Service:
 
     @property
     def overflows(self) -> int:
-        """How many waiting instances patterns have let go because of `max_pending`."""
-        return self._patterns.overflows
+        """How much was let go because there was too much of it.
+
+        Waiting instances of patterns (`max_pending`), and objects of fences (`max_objects`).
+        """
+        return self._patterns.overflows + self._fences.shed
 
     @property
     def event_count(self) -> int:
@@ -327,8 +334,7 @@ class Service:
 
     def _report(self, crossings: Iterable[Crossing]) -> None:
         """What fences tell."""
-        for crossing in crossings:
-            self._draft.tell_of(crossing)
+        self._draft.tell_of(crossings)
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -465,46 +471,51 @@ class Service:
         self, some: Arrivals, wanted: Sequence[Subscription], counts: Sequence[int], told: Told
     ) -> None:
         """Tell of several events, and in between what fences say."""
-        first = 0
-        for step, (event, now, count) in enumerate(
-            zip(some.events, some.nows, counts, strict=True)
-        ):
-            self._report(told.get(2 * step, ()))
-            if count:
-                self._draft.tell_all(wanted[first : first + count], event, now)
-            first += count
-            self._report(told.get(2 * step + 1, ()))
-        self._report(told.get(2 * len(counts), ()))
+        if not wanted:
+            self._report(told)
+            return
+        stops = [0, *accumulate(counts)]
+        done = 0
+        for step, crossings in groupby(told, _step):
+            done = self._tell_some(some, wanted, stops, done, (step + 1) // 2)
+            self._report(crossings)
+        self._tell_some(some, wanted, stops, done, len(counts))
+
+    def _tell_some(
+        self, some: Arrivals, wanted: Sequence[Subscription], stops: Sequence[int], first: int,
+        stop: int,
+    ) -> int:  # fmt: skip
+        """Tell of the events of a range, to those whom `stops` cuts apart; the end of the range."""
+        for i in range(first, stop):
+            if stops[i] < stops[i + 1]:
+                to = wanted[stops[i] : stops[i + 1]]
+                self._draft.tell_all(to, some.events[i], some.nows[i])
+        return max(first, stop)
 
     def _happen_each(self, some: Arrivals, told: Told | None) -> None:
         """Several events come, one after the other, for they were matched together only."""
         wanted = self._subscriptions.wanting_each(some.events, some.nows)
         each = zip(*some[:4], strict=True)
+        by_step = {step: [*those] for step, those in groupby(told or (), _step)}
         for step, arrival in enumerate(map(Arrival._make, each)):
-            if told is not None:
-                self._report(told.get(2 * step, ()))
+            self._report(by_step.get(2 * step, ()))
             self._move_to(arrival.now)
-            of = None if told is None else told.get(2 * step + 1, ())
+            of = None if told is None else by_step.get(2 * step + 1, ())
             self._happen(arrival, next(wanted), of)
-        if told is not None:
-            self._report(told.get(2 * len(some.events), ()))
+        self._report(by_step.get(2 * len(some.events), ()))
 
     def _outlook(self) -> Outlook:
         self._outlet.check()
         return Outlook(self._timeline, self._live, self._past, self.space)
 
     def _together(self, some: Arrivals) -> Told | None:
-        """What fences tell of several events, by steps; None: let each come by itself.
+        """What fences tell of several events; None: let each come by itself.
 
         That is so where patterns may make positions, too, or a fence ends meanwhile.
         """
         if not self._fences or self._composites or not self._fences.can_take_many(some.nows[-1]):
             return None
-        told: Told = {}
-        positions = [*map(Position, some.events, some.ends, some.nows)]
-        for crossing in self._fences.take_many(positions):
-            told.setdefault(crossing.step, []).append(crossing)
-        return told
+        return self._fences.take_many(Positions(some.events, some.ends, some.nows))
 
     def _happen(
         self, arrival: Arrival, wanted: Sequence[Subscription],
@@ -578,25 +589,61 @@ class Service:
         `heading` is in degrees clockwise from north, `speed` in metres a second. `epoch` is
         the number of a `Mover`'s report. A subscriber may move before it subscribes.
         """
-        check_id(subscriber, "subscriber")
-        _check_type("place", place, Point)
-        check_space(place, self.space, "place")
-        if epoch is not None:
-            _check_type("epoch", epoch, int)
+        move = self._checked_move(Move(subscriber, place, heading, speed, epoch))
         self._begin()
-        now = self._moment
-        told = self._tracker.moved(
-            subscriber, place, now, heading=heading, speed=speed, epoch=epoch
-        )
-        self._heed(told)
-        self._report(self._fences.move(subscriber, place, self.now))
-        if not told and not self._fences.follows(subscriber):
-            # nothing follows this subscriber: silence until something does
-            everywhere = Ball(self.space, place.x, place.y, math.inf)
-            region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
-            self._draft.regions[subscriber] = region
-        self._note(Moved, subscriber, place, now)
+        self._go([move])
         return self._answer()
+
+    def move_many(self, moves: Iterable[Move | tuple[Any, ...]]) -> Reply:
+        """`move` for many, as one by one and only faster; all of them or none.
+
+        Each is a `Move`, or its fields in order. A bad one is a BatchError that names its row.
+        The clock, if there is one, is read once.
+        """
+        given: list[Move] = []
+        try:
+            for each in _listed("moves", moves, Move):
+                given.append(self._checked_move(each))
+        except NearcastError as error:
+            if not isinstance(moves, Iterable):
+                raise
+            raise BatchError(len(given), error) from error
+        if given:
+            self._begin()
+            self._go(given)
+        return self._answer()
+
+    def _checked_move(self, given: object) -> Move:
+        try:
+            move = given if isinstance(given, Move) else Move(*given)  # type: ignore[misc]
+        except TypeError:
+            raise ValidationError("move", given, "give a Move: who, and where") from None
+        check_id(move.subscriber, "subscriber")
+        _check_type("place", move.place, Point)
+        check_space(move.place, self.space, "place")
+        if move.epoch is not None:
+            _check_type("epoch", move.epoch, int)
+        check_report(move.heading, move.speed, move.epoch)
+        return move
+
+    def _go(self, moves: Sequence[Move]) -> None:
+        """Subscribers are at new places, one after the other."""
+        now = self._moment
+        told = self._fences.move_many([move[:2] for move in moves], self.now)
+        by_move = {i: [*those] for i, those in groupby(told, _move_of)}
+        for i, (subscriber, place, heading, speed, epoch) in enumerate(moves):
+            heard = self._tracker.heard(subscriber, place, now, heading, speed, epoch)
+            if heard:
+                self._heed(heard)
+            elif not self._fences.follows(subscriber):
+                # nothing follows this subscriber: silence until something does
+                everywhere = Ball(self.space, place.x, place.y, math.inf)
+                region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
+                self._draft.regions[subscriber] = region
+                self._draft.requests.pop(subscriber, None)
+            if i in by_move:
+                self._report(by_move[i])
+            self._note(Moved, subscriber, place, now)
 
     def impact_region(self, subscriber: str) -> Impact | None:
         """Where a new event would make the broker ask this subscriber; None: nowhere yet."""
@@ -648,7 +695,7 @@ class Service:
 
         `over` came and expired in between.
         """
-        if not self._patterns.idle or not self._fences.idle:
+        if not self._patterns.idle or not self._fences.timeless:
             self._decide(now, closing)
         self._expire(now, over)
         hold = self._timeline.hold
@@ -883,6 +930,11 @@ def _check_count(field: str, value: object, least: int) -> None:
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
+
+
+def _move_of(crossing: Crossing) -> int:
+    """Which of several moves a transition comes of: itself, or what falls due by it."""
+    return (crossing.step - 1) // 2
 
 
 def _listed(field: str, given: Any, kinds: type[Any] | tuple[type[Any], ...]) -> list[Any]:

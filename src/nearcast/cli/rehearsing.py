@@ -24,7 +24,7 @@ from nearcast.jit.behind import child_environment
 __all__ = ["Rehearsal", "main", "small"]
 
 #: Those that a process can rehearse; Spark has processes of its own.
-_NAMES = ("walk", "patterns")
+_NAMES = ("walk", "fences", "patterns")
 
 
 def small(scene: Scene) -> Scene:

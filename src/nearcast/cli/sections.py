@@ -27,6 +27,7 @@ __all__ = ["SECTIONS", "Scene", "can_draw", "run_sections", "section"]
 SECTIONS: dict[str, str] = {
     "live": "nearcast.cli.showcase:live",
     "walk": "nearcast.cli.walkers:walkers",
+    "fences": "nearcast.cli.crossings:crossings",
     "patterns": "nearcast.cli.patterns:patterns",
     "pipeline": "nearcast.cli.taxis:taxis",
 }

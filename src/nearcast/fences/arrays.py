@@ -37,7 +37,7 @@ class Arrays:
             buckets=np.full(16, -1, np.int32),
             heap=np.empty((16, 2), np.int64),
             slots=_vacant(64),
-            entries=np.empty((0, 3), np.int32),
+            entries=np.empty((0, region_grid.ENTRY_COLUMNS), np.int32),
             boxes=np.empty((0, 4)),
             track_slots=_vacant(64),
             track_entries=np.empty((0, 3), np.int32),

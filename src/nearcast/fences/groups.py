@@ -63,19 +63,14 @@ class Groups:
         self._space: Space = space
         self._matcher: Matcher | None = None
         self._free: list[int] = []
+        self.sole: Group | None = None
+        """The one group there is, if it counts everything."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._by_key.values())
-
-    @property
-    def sole(self) -> Group | None:
-        """The one group there is, if it counts everything."""
-        if len(self._by_key) != 1 or not self._plain:
-            return None
-        return next(iter(self._plain.values()))
 
     def get(self, key: Key) -> Group | None:
         """The group of a key, if there is one."""
@@ -94,7 +89,12 @@ class Groups:
             self._by_id[wanted.id] = group
             self._filtered[key[0]] = self._filtered.get(key[0], 0) + 1
         self._by_key[key] = group
+        self._set_sole()
         return group
+
+    def _set_sole(self) -> None:
+        alone = len(self._by_key) == 1
+        self.sole = next(iter(self._plain.values()), None) if alone else None
 
     def remove(self, group: Group) -> None:
         """A group is over."""
@@ -103,6 +103,7 @@ class Groups:
         self._free.append(group.row)
         if group.everything:
             del self._plain[attribute]
+            self._set_sole()
             return
         assert self._matcher is not None
         del self._by_id[str(group.row)]
@@ -110,6 +111,7 @@ class Groups:
         self._filtered[attribute] -= 1
         if not self._filtered[attribute]:
             del self._filtered[attribute]
+        self._set_sole()
 
     def counting(self, event: Event) -> list[tuple[Group, Object]]:
         """The groups of which an event is a position, and whose."""

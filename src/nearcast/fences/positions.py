@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,14 @@ from nearcast.fences.tracks import Tracks
 from nearcast.kernels import geometry
 from nearcast.matcher.places import search_boxes
 from nearcast.model.events import Event
-from nearcast.model.fences import object_of
+from nearcast.model.fences import object_from
 from nearcast.model.geometry import Point, Space
 
-__all__ = ["Columns", "Position", "columns_of", "in_columns", "taken_extents"]
+__all__ = ["Columns", "Position", "Positions", "columns_of", "in_columns", "taken_extents"]
 
 _NO_ROWS = np.zeros(0, np.int32)
 _NO_STARTS = np.zeros(0, np.int64)
+_x, _y = attrgetter("x"), attrgetter("y")
 
 
 class Position(NamedTuple):
@@ -30,6 +32,14 @@ class Position(NamedTuple):
     event: Event
     at: Micros
     now: Micros
+
+
+class Positions(NamedTuple):
+    """Several of them by columns."""
+
+    events: Sequence[Event]
+    ats: Sequence[Micros]
+    nows: Sequence[Micros]
 
 
 class Columns(NamedTuple):
@@ -57,9 +67,8 @@ def in_columns(tracks: Any, numbers: Any, first: int, ats: Any, nows: Any, expir
 
 
 def columns_of(
-    positions: Sequence[Position], first: int, groups: Groups, tracks: Tracks, arrays: Arrays,
-    space: Space,
-) -> Columns:  # fmt: skip
+    positions: Positions, first: int, groups: Groups, tracks: Tracks, arrays: Arrays, space: Space
+) -> Columns:
     """The columns of some positions, of which the first has a number."""
     sole = groups.sole
     if sole is not None:
@@ -69,52 +78,51 @@ def columns_of(
     return _of_any(positions, first, groups, tracks, arrays, space)
 
 
-def _of_points(
-    positions: Sequence[Position], first: int, group: Group, tracks: Tracks
-) -> Columns | None:
+def _of_points(positions: Positions, first: int, group: Group, tracks: Tracks) -> Columns | None:
     """Where one group counts everything: None if some positions are extended."""
-    name, known = group.key[0], group.objects
-    rows: list[int] = []
-    xs: list[float] = []
-    ys: list[float] = []
-    for position in positions:
-        event = position[0]
-        place = event.location
-        if type(place) is not Point:
-            if place is not None:
-                return None
-            rows.append(-1)
-            xs.append(0.0)
-            ys.append(0.0)
-            continue
-        value = event.attributes.get(name)
-        # 1 finds 1.0, and TRUE must not.
-        track = None if value is None or value is True or value is False else known.get(value)
-        if track is None:
-            who = object_of(event.attributes, name)
-            track = -1 if who is None else tracks.new(group, who)
-        rows.append(track)
-        xs.append(place.x)
-        ys.append(place.y)
-    items = in_columns(
-        rows, np.arange(len(rows)), first, [p[1] for p in positions], [p[2] for p in positions],
-        [FOREVER if p[0].expires is None else p[0].expires for p in positions],
-    )  # fmt: skip
-    return Columns(items, np.array(xs), np.array(ys))
+    events, name = positions.events, group.key[0]
+    places = [event.location for event in events]
+    kinds = {*map(type, places)}
+    if not kinds <= {Point, type(None)}:
+        return None
+    if kinds == {Point}:
+        values = [event.attributes.get(name) for event in events]
+        xs, ys = np.array([*map(_x, places)]), np.array([*map(_y, places)])
+    else:
+        values = [None if e.location is None else e.attributes.get(name) for e in events]
+        at = [(0.0, 0.0) if place is None else (place.x, place.y) for place in places]  # type: ignore[union-attr]
+        xs, ys = np.array(at).T.copy()
+    rows = _rows(values, group, tracks)
+    ats, nows = positions.ats, positions.nows
+    expires = [FOREVER if event.expires is None else event.expires for event in events]
+    items = in_columns(rows, np.arange(len(rows)), first, ats, nows, expires)
+    return Columns(items, xs, ys)
+
+
+def _rows(values: Sequence[Any], group: Group, tracks: Tracks) -> Sequence[int]:
+    """The tracks of objects, −1 for what names none; new ones if need be."""
+    if bool not in {*map(type, values)}:
+        known: list[int | None] = [*map(group.objects.get, values)]  # 1 finds 1.0
+        if None not in known:
+            return known  # type: ignore[return-value]
+    rows = []
+    for value in values:
+        who = object_from(value)
+        row = -1 if who is None else group.objects.get(who)
+        rows.append(tracks.new(group, who) if row is None and who is not None else row)
+    return rows  # type: ignore[return-value]
 
 
 def _of_any(
-    positions: Sequence[Position], first: int, groups: Groups, tracks: Tracks, arrays: Arrays,
-    space: Space,
-) -> Columns:  # fmt: skip
-    events = [position.event for position in positions]
+    positions: Positions, first: int, groups: Groups, tracks: Tracks, arrays: Arrays, space: Space
+) -> Columns:
+    events = positions.events
     found = [groups.counting(events[0])] if len(events) == 1 else groups.counting_many(events)
     rows: list[tuple[int, ...]] = []
     xs: list[float] = []
     ys: list[float] = []
     extended: dict[int, tuple[Event, int]] = {}
-    for number, (position, counting) in enumerate(zip(positions, found, strict=True)):
-        event, at, now = position
+    for number, (event, at, now, counting) in enumerate(zip(*positions, found, strict=True)):
         expires = FOREVER if event.expires is None else event.expires
         nobody: list[tuple[Group | None, Object]] = [(None, "")]
         for group, who in counting or nobody:

@@ -22,8 +22,8 @@ from nearcast.model.geometry import Around, Space
 __all__ = ["Roll", "micros"]
 
 _MICROSECOND = timedelta(microseconds=1)
-#: Fences that were told of lately and are kept as values; those of a city in 30 MB.
-_MOST_TOLD = 65_536
+#: Fences that were told of lately, whose names are kept as strings: 20 MB.
+_MOST_TOLD = 131_072
 
 
 class Roll:
@@ -42,7 +42,7 @@ class Roll:
         self._group_of: dict[int, Group] = {}
         """By the row of a group."""
         self._roaming: dict[int, Around] = {}
-        self._told: dict[int, Fence] = {}
+        self._told: dict[int, tuple[str, str | None]] = {}
         self.numbered = 0
         """How many fences there ever were."""
 
@@ -67,16 +67,18 @@ class Roll:
         """What counts for a fence."""
         return self._group_of[int(self._arrays.tables.fences[row, t.GROUP])]
 
-    def fence(self, row: int) -> Fence:
-        """The fence of a row."""
+    def named(self, row: int) -> tuple[str, str | None]:
+        """The id of a fence, and whose it is."""
         found = self._told.get(row)
         if found is None:
             if len(self._told) >= _MOST_TOLD:
                 self._told.clear()
-            found = self._told[row] = self._made(row)
+            who = self._subscribers.name_of(self._arrays.tables.fences.item(row, t.WHO))
+            found = self._told[row] = self._ids.id_of(row), who
         return found
 
-    def _made(self, row: int) -> Fence:
+    def fence(self, row: int) -> Fence:
+        """The fence of a row, said anew."""
         tables = self._arrays.tables
         kind, offset, group, flags, *_, who = tables.fences[row].tolist()
         dwell, lost, _, _, _, ends = tables.terms[row].tolist()

@@ -13,7 +13,7 @@ from nearcast.fences.kernels import tables as t
 from nearcast.fences.roll import Roll
 from nearcast.fences.tracks import Tracks
 from nearcast.model.events import Event, Value
-from nearcast.model.fences import TRANSITIONS, Fence, Transition
+from nearcast.model.fences import TRANSITIONS, Transition
 
 __all__ = ["Crossing", "Telling"]
 
@@ -27,11 +27,12 @@ class Crossing(NamedTuple):
     `step` is 2 i + 1 for what position or move i brings, 2 i for what was due before it.
     """
 
-    fence: Fence
+    fence_id: str
+    subscriber: str | None
+    event: Event
+    at: Micros
     transition: Transition
     object: Value
-    at: Micros
-    event: Event
     step: int
 
 
@@ -109,7 +110,7 @@ class Telling:
         rows = self.rows()
         if not rows:
             return []
-        fence, last, objects = self._roll.fence, self._tracks.events, self._tracks.objects
+        named, last, objects = self._roll.named, self._tracks.events, self._tracks.objects
         told = []
         for step, row, track, code, at, seq in rows:
             event = events[seq - first] if seq >= first else last[track]
@@ -117,5 +118,6 @@ class Telling:
             assert event is not None
             assert known is not None
             value = event.attributes[known[0].key[0]]
-            told.append(Crossing(fence(row), TRANSITIONS[code], value, at, event, step))
+            id, subscriber = named(row)
+            told.append(Crossing(id, subscriber, event, at, TRANSITIONS[code], value, step))
         return told

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.fences.arrays import Arrays
 from nearcast.fences.groups import Group, Key, Object
-from nearcast.fences.kernels import places
+from nearcast.fences.kernels import ground, places
 from nearcast.fences.kernels import tables as t
 from nearcast.index.columns import Spans
 from nearcast.kernels import geometry
@@ -17,6 +19,9 @@ from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 
 __all__ = ["Tracks"]
+
+#: Of a track that changes while nobody looks: it is not linked to those that did.
+_UNHEARD = -3
 
 
 class Tracks:
@@ -34,11 +39,24 @@ class Tracks:
         """Rows of objects that all their fences have lost, to be freed."""
         self._gone: dict[tuple[Key, Object], None] = {}
         """Objects whose tracks are gone since somebody looked."""
-        self.remembers = False
-        """Whether somebody looks at what changed after each call."""
+        self._remembers = False
+        self.shed = 0
+        """How many objects were let go because there were too many."""
 
     def __len__(self) -> int:
         return len(self.events) - len(self._free)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether somebody looks at what changed after each call."""
+        return self._remembers
+
+    @remembers.setter
+    def remembers(self, wanted: bool) -> None:
+        self._remembers = wanted
+        if wanted:
+            column = self._arrays.tables.tracks[:, t.CHANGED]
+            column[column == _UNHEARD] = t.UNCHANGED
 
     # -- rows ----------------------------------------------------------------------
 
@@ -52,7 +70,7 @@ class Tracks:
             self._arrays.reserve(tracks=size, at_x=size, at_y=size, track_entries=size)
         self._arrays.tables.tracks[track] = (
             group.row, NEVER, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0,
-            t.UNCHANGED,
+            t.UNCHANGED if self._remembers else _UNHEARD,
         )  # fmt: skip
         group.objects[who] = track
         self.objects[track] = group, who
@@ -103,6 +121,23 @@ class Tracks:
             if table[track, t.T_GROUP] >= 0 and table[track, t.AT] == NEVER:
                 self.free(track)
         self.forgotten.clear()
+
+    def let_go(self, most: int) -> None:
+        """If there are more than so many, those go that have been silent longest.
+
+        An eighth of the room is free then, so that this is seldom: O(n log n).
+        """
+        count = len(self)
+        if count <= most:
+            return
+        table = self._arrays.tables.tracks[: len(self.events)]
+        rows = (table[:, t.T_GROUP] >= 0).nonzero()[0]
+        order = np.lexsort((table[rows, t.SEQ], table[rows, t.AT]))
+        over = count - (most - most // 8)
+        for track in rows[order[:over]].tolist():
+            ground.let_go(self._arrays.packed, track)
+            self.free(track)
+        self.shed += over
 
     # -- positions -----------------------------------------------------------------
 
@@ -172,7 +207,7 @@ class Tracks:
     def _unmark(self, track: int) -> None:
         """A track goes: it is no more among those that changed."""
         tables: Any = self._arrays.tables
-        if tables.tracks[track, t.CHANGED] == t.UNCHANGED:
+        if tables.tracks[track, t.CHANGED] in (t.UNCHANGED, _UNHEARD):
             return
         after = int(tables.tracks[track, t.CHANGED])
         at = int(tables.counters[t.LAST_CHANGED])

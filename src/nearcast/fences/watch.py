@@ -15,7 +15,7 @@ from nearcast.fences.arrays import Arrays
 from nearcast.fences.groups import Group, Groups, Object, key_of
 from nearcast.fences.kernels import beginnings, ground, judging, moves, places, steps, timers
 from nearcast.fences.kernels import tables as t
-from nearcast.fences.positions import Columns, Position, columns_of, taken_extents
+from nearcast.fences.positions import Columns, Position, Positions, columns_of, taken_extents
 from nearcast.fences.roll import Roll
 from nearcast.fences.saved import KnownFence, KnownObject, Saved, Visit
 from nearcast.fences.telling import Crossing, Telling
@@ -27,10 +27,12 @@ from nearcast.model.fences import Fence, object_of
 from nearcast.model.geometry import Around, Circle, Point, Space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Crossing", "Live", "Position", "Watch"]
+__all__ = ["MAX_OBJECTS", "Crossing", "Live", "Position", "Positions", "Watch"]
 
 #: When an event ends, and the event: the live ones that a subscription wants.
 Live = Callable[[Subscription], Iterable[tuple[Micros, Event]]]
+#: Last positions that are kept, if nothing else is said; those of a million take half a gigabyte.
+MAX_OBJECTS = 1_000_000
 #: Objects of a group that are looked at one by one when a fence comes.
 _FEW = 256
 #: Positions that are located together; those of several pieces on all cores.
@@ -44,11 +46,13 @@ class Watch:
     A position costs the fences near it and those that hold its object; what is far away costs
     nothing, however many fences there are. Transitions come in order: of time; at one moment
     positions first, then dwells, then losses; then in the order in which the fences came, then by
-    object, numbers before strings. One thread at a time.
+    object, numbers before strings. With more than `max_objects` last positions, those that have
+    been silent longest are forgotten, as if they had never been seen. One thread at a time.
     """
 
-    def __init__(self, space: Space = "globe") -> None:
+    def __init__(self, space: Space = "globe", max_objects: int = MAX_OBJECTS) -> None:
         self.space: Space = space
+        self._most = max_objects
         self._globe = space == "globe"
         self._arrays = Arrays()
         self._groups = Groups(space)
@@ -77,6 +81,11 @@ class Watch:
     def late(self) -> int:
         """How many positions were older than the last one of their object, and did not count."""
         return int(self._arrays.tables.counters[t.LATE])
+
+    @property
+    def shed(self) -> int:
+        """How many objects were let go because there were more than `max_objects`."""
+        return self._tracks.shed
 
     @property
     def pairs(self) -> int:
@@ -255,7 +264,8 @@ class Watch:
         doubting = (tables.fences[fences, t.FLAGS] & t.DOUBTS != 0) & (
             tables.fences[fences, t.PLACED] == 0
         )
-        given = fences, np.array(xs), np.array(ys), np.array(ats, np.int64)
+        of = np.array(numbers, np.int64)
+        given = fences, np.array(xs), np.array(ys), np.array(ats, np.int64), of
         stops = [*(np.flatnonzero(doubting) + 1).tolist(), len(fences)]
         done = 0
         for stop in stops:
@@ -266,9 +276,7 @@ class Watch:
                     self._arrays.room(lacking)
             if doubting[stop - 1]:
                 self._doubt(int(fences[stop - 1]))
-        told = self._arrays.tables.out[: self._arrays.tables.counters[t.OUT]]
-        told[:, t.STEP] = 2 * np.array(numbers)[told[:, t.STEP] >> 1] + 1
-        return self._fired(NEVER, NEVER, 2 * len(moved))
+        return self._fired(NEVER, NEVER, 2 * numbers[-1] + 2)
 
     # -- positions -----------------------------------------------------------------
 
@@ -277,29 +285,37 @@ class Watch:
 
         Before each, everything due before its `now` happens.
         """
-        if not positions:
+        return self.take_columns(Positions(*zip(*positions, strict=True))) if positions else []
+
+    def take_event(self, event: Event, at: Micros, now: Micros) -> list[Crossing]:
+        """The same for one position."""
+        sole, place = self._groups.sole, event.location
+        if sole is not None and (place is None or type(place) is Point):
+            return self._take_one(event, at, now, place, sole)
+        return self.take_columns(Positions((event,), (at,), (now,)))
+
+    def take_columns(self, positions: Positions) -> list[Crossing]:
+        """The same for positions by columns."""
+        events, _, nows = positions
+        if not events:
             return []
         if not len(self._roll):
-            self.reach(positions[-1].now)
+            self.reach(nows[-1])
             return []
-        if len(positions) == 1 and self._groups.sole is not None:
-            (position,) = positions
-            place = position.event.location
-            if place is None or isinstance(place, Point):
-                return self._take_one(position, place, self._groups.sole)
         first = self._seq + 1
-        self._seq += len(positions)
+        self._seq += len(events)
         columns = columns_of(positions, first, self._groups, self._tracks, self._arrays, self.space)
         self._run(columns)
-        events = [position[0] for position in positions]
         told = self._telling.crossings(events, first)
         self._stand(columns, events, first)
         self._tracks.drop_forgotten()
+        self._tracks.let_go(self._most)
         return told
 
-    def _take_one(self, position: Position, place: Point | None, group: Group) -> list[Crossing]:
+    def _take_one(
+        self, event: Event, at: Micros, now: Micros, place: Point | None, group: Group
+    ) -> list[Crossing]:
         """One position, where one group counts everything."""
-        event, at, now = position
         who = None if place is None else object_of(event.attributes, group.key[0])
         self._seq += 1
         if place is None or who is None:
@@ -319,6 +335,7 @@ class Watch:
         if arrays.tables.tracks.item(track, t.SEQ) == self._seq:
             self._tracks.stand((track,), (event,), (0,))
         self._tracks.drop_forgotten()
+        self._tracks.let_go(self._most)
         return told
 
     def _stand(self, columns: Columns, events: Sequence[Event], first: int) -> None:
@@ -431,7 +448,7 @@ class Watch:
         while pair >= 0:
             row, state = tables.pairs[pair, [t.FENCE, t.STATE]].tolist()
             entered = int(tables.entered[pair])
-            id = self._roll.fence(row).id
+            id, _ = self._roll.named(row)
             visits.append(Visit(id, bool(state & t.IN), entered, bool(state & t.DWELT)))
             pair = int(tables.pairs[pair, t.T_NEXT])
         at, seq, gone = tables.tracks[track, [t.AT, t.SEQ, t.GONE]].tolist()

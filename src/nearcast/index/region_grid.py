@@ -43,7 +43,8 @@ class RegionGrid:
     """
 
     def __init__(self) -> None:
-        self.table = GridTable(_vacant(64), np.empty((0, 3), np.int32), np.zeros(0, np.int64))
+        entries = np.empty((0, kernels.ENTRY_COLUMNS), np.int32)
+        self.table = GridTable(_vacant(64), entries, np.zeros(0, np.int64))
         self._occupied = 0
         self._free: list[int] = []
         self._members: dict[int, int] = {}

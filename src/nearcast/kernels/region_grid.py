@@ -1,53 +1,73 @@
 """Boxes in hashed cells of several sizes: who may hold a point, or meet a box.
 
 A box stands in the cells that it touches among cells at least as wide and as high as itself,
-so in four at the most; their width is a power of four, which makes the cell of a coordinate
+so in four at the most; their width is a power of two, which makes the cell of a coordinate
 exact. A point is looked up in one cell of each width in use. Boxes belong to groups, which do
 not see each other, and boxes of no bounds stand in a list of their group.
 
 `slots` is an open-addressed table: (group and width, cell, first entry) a row; `entries` are
-linked lists of (row, next, number of the row's box, 0 if it has but one). Cells stay when
-they are empty, until the table is made anew.
+linked lists of (row, next, number of the row's box, 0 if it has but one, hull). Cells stay when
+they are empty, until the table is made anew. A *hull* is where in the cell the box is, by 128
+steps a side: it spares most rows that a point shares a cell with, and the look at their regions.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from nearcast.jit import inlined, kernel
 
-#: Widths are 4^-16 … 4^16, by numbers 0 … 32; then the list of boxes without bounds.
-WIDTHS = 33
+#: Widths are 2^-24 … 2^37, by numbers 0 … 61; then the list of boxes without bounds.
+WIDTHS = 62
 EVERYWHERE = WIDTHS
-_SMALLEST = -16
+_SMALLEST = -24
 #: Cells are numbered by 31 bits a side; what lies farther out in small cells is everywhere.
-_FARTHEST = 2.0**30
+_FARTHEST_BITS = 30
+_FARTHEST = 2.0**_FARTHEST_BITS
 #: No group has this key.
 VACANT = -1
 KEY, CELL, HEAD = 0, 1, 2
-ROW, NEXT, PART = 0, 1, 2
+ROW, NEXT, PART, HULL = 0, 1, 2, 3
+ENTRY_COLUMNS = 4
+_STEPS = 128  # of a hull; four of them and a sign fit into 32 bits
 
 
 @inlined
 def _width(number):
-    return 4.0 ** (number + _SMALLEST)
+    return math.ldexp(1.0, int(number) + _SMALLEST)
 
 
 @kernel
 def width_of(xmin, ymin, xmax, ymax):
-    """The number of the width of cells for a box."""
+    """The number of the width of cells for a box: the smallest that is as wide and reaches it."""
     side = max(xmax - xmin, ymax - ymin)
     far = max(max(abs(xmin), abs(xmax)), max(abs(ymin), abs(ymax)))
-    for number in range(WIDTHS):
-        width = _width(number)
-        if side <= width and far < width * _FARTHEST:
-            return number
-    return EVERYWHERE
+    if not (side < np.inf and far < np.inf):
+        return EVERYWHERE
+    share, bits = math.frexp(side)
+    if side == 0.0:
+        bits = _SMALLEST
+    elif share == 0.5:
+        bits -= 1
+    _, far_bits = math.frexp(far)
+    number = max(max(bits, far_bits - _FARTHEST_BITS) - _SMALLEST, 0)
+    return min(number, EVERYWHERE)
 
 
 @inlined
 def _cell(column, row):
     return (np.int64(column) << 32) ^ (np.int64(row) & 0xFFFFFFFF)
+
+
+@inlined
+def _step(away):
+    """Which of the steps of a cell a coordinate is in, so many widths from where the cell begins.
+
+    What lies before the cell is in the first, what lies behind it in the last.
+    """
+    return int(min(max(away * _STEPS, 0.0), _STEPS - 1.0))
 
 
 @kernel
@@ -73,10 +93,12 @@ def insert(slots, entries, free, group, row, part, box):
     taken = 0
     fresh = 0
     x0 = y0 = x1 = y1 = 0
+    xmin, ymin, xmax, ymax = 0.0, 0.0, 1.0, 1.0
     if number != EVERYWHERE:
         width = _width(number)
-        x0, x1 = int(np.floor(box[0] / width)), int(np.floor(box[2] / width))
-        y0, y1 = int(np.floor(box[1] / width)), int(np.floor(box[3] / width))
+        xmin, ymin, xmax, ymax = box[0] / width, box[1] / width, box[2] / width, box[3] / width
+        x0, x1 = int(np.floor(xmin)), int(np.floor(xmax))
+        y0, y1 = int(np.floor(ymin)), int(np.floor(ymax))
     for column in range(x0, x1 + 1):
         for line in range(y0, y1 + 1):
             cell = _cell(column, line)
@@ -87,6 +109,9 @@ def insert(slots, entries, free, group, row, part, box):
             entry = free[taken]
             taken += 1
             entries[entry, ROW], entries[entry, PART] = row, part
+            low = _step(xmin - column) + _STEPS * _step(ymin - line)
+            high = _step(xmax - column) + _STEPS * _step(ymax - line)
+            entries[entry, HULL] = low + _STEPS * _STEPS * high
             entries[entry, NEXT] = slots[at, HEAD]
             slots[at, HEAD] = entry
     return taken, fresh
@@ -142,37 +167,64 @@ def at_point(slots, entries, mask, group, x, y, found):
     be fewer then, for a row with several boxes is noticed only where it was written down.
     """
     count = 0
-    for number in range(WIDTHS + 1):
-        if (mask >> number) & 1 == 0:
-            continue
-        cell = np.int64(0)
-        if number != EVERYWHERE:
-            width = _width(number)
-            if not (abs(x) < width * _FARTHEST and abs(y) < width * _FARTHEST):
-                continue
-            cell = _cell(int(np.floor(x / width)), int(np.floor(y / width)))
-        at = _seek(slots, group * 64 + number, cell)
-        if slots[at, KEY] == VACANT:
-            continue
-        count = _append(entries, slots[at, HEAD], found, count)
+    number = 0
+    while mask != 0:
+        while mask & 15 == 0:
+            mask >>= 4
+            number += 4
+        if mask & 1:
+            count = _at_width(slots, entries, group, number, x, y, found, count)
+        mask >>= 1
+        number += 1
     return count
 
 
 @kernel
-def _append(entries, entry, found, count):
-    """Append the rows of a list that are new; rows beyond the room only count."""
+def _at_width(slots, entries, group, number, x, y, found, count):
+    """Append the rows of a cell whose hulls hold the point; those beyond the room only count."""
+    cell = np.int64(0)
+    step_x = step_y = 0
+    if number != EVERYWHERE:
+        width = _width(number)
+        if not (abs(x) < width * _FARTHEST and abs(y) < width * _FARTHEST):
+            return count
+        at_x, at_y = x / width, y / width
+        column, line = np.floor(at_x), np.floor(at_y)
+        cell = _cell(int(column), int(line))
+        step_x, step_y = _step(at_x - column), _step(at_y - line)
+    at = _seek(slots, group * 64 + number, cell)
+    if slots[at, KEY] == VACANT:
+        return count
+    entry = slots[at, HEAD]
     while entry >= 0:
-        row = entries[entry, ROW]
-        seen = False
-        if entries[entry, PART] > 0:  # a row with several boxes may have been found already
-            for k in range(min(count, len(found))):
-                seen = seen or found[k] == row
-        if not seen:
+        hull = entries[entry, HULL]
+        if (
+            hull % _STEPS <= step_x <= (hull >> 14) % _STEPS
+            and (hull >> 7) % _STEPS <= step_y <= hull >> 21
+            and not _is_found(entries, entry, found, count)
+        ):
             if count < len(found):
-                found[count] = row
+                found[count] = entries[entry, ROW]
             count += 1
         entry = entries[entry, NEXT]
     return count
+
+
+@inlined
+def _is_found(entries, entry, found, count):
+    """Whether a row with several boxes was found already."""
+    if entries[entry, PART] == 0:
+        return False
+    for k in range(min(count, len(found))):
+        if found[k] == entries[entry, ROW]:
+            return True
+    return False
+
+
+@inlined
+def _nearer(number):
+    """A cell that is there, and a number that fits into an integer."""
+    return min(max(number, -_FARTHEST), _FARTHEST)
 
 
 @kernel
@@ -196,8 +248,8 @@ def in_box(slots, entries, mask, group, box, found):
                     if slots[at, KEY] == key:
                         count = _all(entries, slots[at, HEAD], found, count)
                 continue
-        x0, x1 = max(x0, -_FARTHEST), min(x1, _FARTHEST)
-        y0, y1 = max(y0, -_FARTHEST), min(y1, _FARTHEST)
+        x0, x1 = _nearer(x0), _nearer(x1)
+        y0, y1 = _nearer(y0), _nearer(y1)
         for column in range(int(x0), int(x1) + 1):
             for line in range(int(y0), int(y1) + 1):
                 at = _seek(slots, key, _cell(column, line))

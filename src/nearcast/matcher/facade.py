@@ -77,7 +77,9 @@ _NO_EXTENT = frozenset((Point, type(None)))  # kinds of places that indexes know
 _location = attrgetter("location")
 _AS_ARRAYS = 64  # subscriptions from which on arrays for all are quicker than one by one
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
-_FEW_COMING, _MOST_COMING = 256, 4096  # events that may wait for somebody who looks
+# Events that may wait for somebody who looks: more and more of them if nobody does, for those that
+# go meanwhile cost nothing. The most are entered in less than half a second.
+_FEW_COMING, _MOST_COMING = 256, 131_072
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 

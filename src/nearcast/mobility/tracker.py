@@ -50,7 +50,7 @@ from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Space, check_space
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Tracker"]
+__all__ = ["Tracker", "check_report"]
 
 _SLOWEST_ASK_S = 300.0
 _EPOCHS = 1 << 62
@@ -237,10 +237,14 @@ class Tracker:
         the report's number, from `Mover`; without one every report is taken for the newest.
         """
         check_space(place, self.space, "place")
-        _check_number("heading", heading, -math.inf)
-        _check_number("speed", speed, 0.0)
-        if epoch is not None and not 0 < epoch < _EPOCHS:
-            raise ValidationError("epoch", epoch, "a report's epoch counts from 1")
+        check_report(heading, speed, epoch)
+        return self.heard(subscriber, place, now, heading, speed, epoch)
+
+    def heard(
+        self, subscriber: str, place: Point, now: Micros, heading: float | None,
+        speed: float | None, epoch: int | None,
+    ) -> list[Message]:  # fmt: skip
+        """`moved`, of a report that was checked."""
         now = self._clock(now)
         last = self.epoch_of(subscriber)
         if epoch is None:
@@ -513,6 +517,14 @@ def _bin_side(extent: Box | None, space: Space, lattice: Lattice | None) -> floa
     if extent is None or space == "globe":
         return None
     return max(extent.xmax - extent.xmin, extent.ymax - extent.ymin, 1e-9) / 64
+
+
+def check_report(heading: float | None, speed: float | None, epoch: int | None) -> None:
+    """Refuse what a report cannot say of its direction, its speed and its number."""
+    _check_number("heading", heading, -math.inf)
+    _check_number("speed", speed, 0.0)
+    if epoch is not None and not 0 < epoch < _EPOCHS:
+        raise ValidationError("epoch", epoch, "a report's epoch counts from 1")
 
 
 def _check_number(field: str, value: float | None, least: float) -> None:

@@ -16,7 +16,7 @@ from nearcast.model.filters import Filter
 from nearcast.model.geometry import Region
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["TRANSITIONS", "Fence", "Transition", "object_of"]
+__all__ = ["TRANSITIONS", "Fence", "Transition", "object_from", "object_of"]
 
 Transition: TypeAlias = Literal["enter", "exit", "cross", "dwell", "lost", "inside", "outside"]
 TRANSITIONS: tuple[Transition, ...] = get_args(Transition)
@@ -140,7 +140,11 @@ def object_of(attributes: Mapping[str, Value], name: str) -> str | float | None:
     Objects are strings or numbers: `1` and `1.0` are one object, `"1"` is another. A bool
     or NaN names nobody.
     """
-    value = attributes.get(name)
+    return object_from(attributes.get(name))
+
+
+def object_from(value: Value | None) -> str | float | None:
+    """`object_of`, by the attribute's value."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, bool):

@@ -20,6 +20,7 @@ _MODULES = {
         "broker",
         "composite",
         "event-matching",
+        "fences",
         "first",
         "ground",
         "join",

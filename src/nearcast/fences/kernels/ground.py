@@ -26,6 +26,7 @@ from nearcast.fences.kernels.tables import (
     OUTSIDE,
     PLACED,
     RUN,
+    T_HEAD,
     Tables,
     lacks,
     remove_pair,
@@ -116,6 +117,14 @@ def leave(tables, fence):
     _leave(s, fence, np.int64(s.fences[fence, GROUP]))
     while s.fences[fence, HEAD] >= 0:
         remove_pair(s, np.int64(s.fences[fence, HEAD]))
+
+
+@kernel
+def let_go(tables, track):
+    """Take the pairs of a track away."""
+    s = Tables(*unpack_tables(tables))
+    while s.tracks[track, T_HEAD] >= 0:
+        remove_pair(s, s.tracks[track, T_HEAD])
 
 
 @kernel

@@ -37,17 +37,25 @@ from nearcast.fences.kernels.tables import (
     tell,
     unpack_tables,
 )
+from nearcast.fences.kernels.timers import fire_due, is_due
 from nearcast.jit import inlined, kernel
 from nearcast.kernels import region_grid
 from nearcast.kernels.region_grid import in_box
 
 
 @kernel
-def move(tables, fences, xs, ys, ats, first, globe):
-    """Regions come to new places, one after the other; returns how many did, and what it lacks."""
+def move(tables, fences, xs, ys, ats, numbers, first, globe):
+    """Regions come to new places, one after the other; returns how many did, and what it lacks.
+
+    Those of one number belong to one subscriber; before the next, what is overdue happens.
+    """
     s = Tables(*unpack_tables(tables))
     for i in range(first, len(fences)):
-        lacking = _move(s, fences[i], xs[i], ys[i], ats[i], 2 * i + 1, globe)
+        if i > 0 and numbers[i] != numbers[i - 1] and is_due(s):
+            lacking = fire_due(s, 2 * numbers[i - 1] + 2)
+            if lacking:
+                return i, lacking
+        lacking = _move(s, fences[i], xs[i], ys[i], ats[i], 2 * numbers[i] + 1, globe)
         if lacking:
             return i, lacking
     return len(fences), DONE
