@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+from itertools import pairwise
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError
+from nearcast.kernels import strings
 from nearcast.matcher.arrow_columns import string_bytes
 from nearcast.matcher.ids import IdTable
 
@@ -38,8 +43,6 @@ def table() -> IdTable:
 
 
 def add_many(ids: IdTable, texts: list[str]) -> list[int]:
-    import pyarrow as pa
-
     slots: list[int] = ids.add_many(*string_bytes(pa.array(texts, pa.string()))).tolist()
     return slots
 
@@ -70,6 +73,20 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_a_table_is_a_dict(steps) -> None:
+    check_steps(steps)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_a_table_whose_ids_came_in_order_is_a_dict(steps) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nearcast.matcher.ids._TRIED", 0)
+        check_steps([("many", sorted(ODD)), *steps])
+        check_steps([("flood", 70), *steps])
+        check_steps(steps)
+
+
+def check_steps(steps) -> None:
     ids, model, count = table(), dict[str, int](), 0
     for act, what in steps:
         if act == "add" and what in model:
@@ -148,8 +165,6 @@ def test_what_cannot_be_an_id_is_nowhere(wrong) -> None:
 
 
 def test_arrow_slices_keep_their_offsets() -> None:
-    import pyarrow as pa
-
     ids = table()
     array = pa.array(["no", "one", "two", "three", "no"]).slice(1, 3)
     slots = ids.add_many(*string_bytes(array))
@@ -176,3 +191,74 @@ def test_ids_come_sorted_whatever_their_length(names):
     slots = np.array([table.add(name) for name in names], np.int32)
     assert table.sorted_ids(slots) == sorted(names)
     assert table.sorted_ids(slots[::-1].copy()) == sorted(names)
+
+
+# --- ids that come in order ----------------------------------------------------------------------
+
+TEXTS = st.text(alphabet="a\0b\xff", max_size=3) | st.sampled_from(ODD)
+TAILED = st.builds(lambda a, b: a + "z" * b, TEXTS, st.sampled_from((0, 0, 13, 16, 30)))
+
+
+def ascends(texts: list[bytes]) -> bool:
+    pairs = list(pairwise(texts))
+    return all(a < b for a, b in pairs) or all((len(a), a) < (len(b), b) for a, b in pairs)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TAILED, min_size=1, max_size=12), st.integers(0, 3))
+def test_ids_that_ascend_are_told_and_others_too(texts: list[str], order: int) -> None:
+    if order == 1:
+        texts = sorted(texts, key=str.encode)
+    elif order == 2:
+        texts = sorted(set(texts), key=lambda text: (len(text.encode()), text.encode()))
+    elif order == 3:
+        texts = sorted(set(texts), key=str.encode)
+    offsets, data = string_bytes(pa.array(texts, pa.string()))
+    cells = np.zeros((len(texts), 2), np.uint64)
+    blob = np.zeros(data.size, np.uint8)
+    done, _ = strings.put_ascending(cells, blob, 0, offsets, data)
+    every = [text.encode() for text in texts]
+    longest = max(n for n in range(1, len(texts) + 1) if ascends(every[:n]))
+    assert done == longest
+    again, found = strings.gather(cells, blob, np.arange(done))
+    assert [bytes(found[a:b]) for a, b in pairwise(again)] == every[:done]
+
+
+@pytest.mark.parametrize("name", ["s{:08}", "s{}", "a long name for a small thing {:012}"])
+def test_ids_in_order_are_not_hashed_before_somebody_looks(name: str) -> None:
+    names = [name.format(k) for k in range(3000)]
+    ids = table()
+    assert add_many(ids, names) == list(range(3000))
+    assert ids._table is None
+    weight = ids.memory_bytes()
+    assert ids.copy().ids_of(np.arange(3000, dtype=np.int32)) == names
+    assert ids._table is None
+    assert ids.get(names[7]) == 7
+    assert ids._table is not None
+    assert ids.memory_bytes() == weight
+    with pytest.raises(DuplicateIdError):
+        ids.add(names[2999])
+    ids.check_invariants()
+
+
+def test_an_id_twice_among_many_in_order() -> None:
+    names = [f"s{k}" for k in range(3000)]
+    ids = table()
+    with pytest.raises(BatchError) as caught:
+        add_many(ids, [*names, "s1234"])
+    assert caught.value.row == 3000
+    assert len(ids) == 0
+    assert ids.get("s1234") == -1
+    add_many(ids, names)
+    with pytest.raises(BatchError) as caught:
+        add_many(ids, ["t", "s1234"])
+    assert caught.value.row == 1
+    agree(ids, {name: k for k, name in enumerate(names)})
+
+
+def test_what_is_saved_is_hashed() -> None:
+    ids = table()
+    add_many(ids, [f"s{k}" for k in range(3000)])
+    loaded = pickle.loads(pickle.dumps(ids))
+    assert loaded._table is not None
+    assert loaded.get("s2999") == 2999

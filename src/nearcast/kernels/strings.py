@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import brief_kernel, inlined, kernel, word_writer
+from nearcast.jit import brief_kernel, inlined, kernel, word_reader, word_writer
 
 #: Bytes of a cell, the longest string in one, and what stands in place of its length else.
 CELL = 16
@@ -23,7 +23,7 @@ _BYTE = np.uint64(8)
 _ONE = np.uint64(1)
 #: Strings that are entered together: loads that do not wait for each other overlap.
 _TOGETHER = 256
-write_word = word_writer()
+read_word, write_word = word_reader(), word_writer()
 
 
 @kernel
@@ -47,12 +47,27 @@ def _word(data, first, stop):
 
 
 @kernel
+def _two_words(data, first, size):
+    """Up to sixteen bytes as two words, with zeros behind them."""
+    stop = first + size
+    if first + CELL > data.size:
+        return _word(data, first, min(first + 8, stop)), _word(data, first + 8, stop)
+    a, b = read_word(data, first), read_word(data, first + 8)
+    if size < 8:
+        return a & ((_ONE << np.uint64(8 * size)) - _ONE), np.uint64(0)
+    if size < CELL:
+        b &= (_ONE << np.uint64(8 * size - 64)) - _ONE
+    return a, b
+
+
+@kernel
 def _key(data, first, stop):
     """(hash, first word, second word) of a string: its cell, if it is short."""
     size = stop - first
     if size <= SHORT:
-        a = (_word(data, first, min(first + 7, stop)) << _BYTE) | np.uint64(size)
-        b = _word(data, first + 7, stop)
+        first_8, next_8 = _two_words(data, first, size)
+        a = (first_8 << _BYTE) | np.uint64(size)
+        b = (first_8 >> np.uint64(56)) | (next_8 << _BYTE)
         return _mixed(a, b), a, b
     h = np.uint64(size)
     for i in range(first, stop, 8):
@@ -167,6 +182,63 @@ def insert_many(table, cells, blob, used, slots, offsets, data):
     return count, used
 
 
+@inlined
+def _reversed(word):
+    """The bytes of a word in the other order: strings compare as numbers then."""
+    swapped = np.uint64(0)
+    for i in range(8):
+        swapped |= ((word >> np.uint64(8 * i)) & _LONG) << np.uint64(56 - 8 * i)
+    return swapped
+
+
+@kernel
+def _comes_behind(data, first, size, before, size_before):
+    """Whether a string comes behind another in the order of bytes; their first 16 are equal."""
+    for i in range(CELL, min(size, size_before)):
+        if data[first + i] != data[before + i]:
+            return data[first + i] > data[before + i]
+    return size > size_before
+
+
+@kernel
+def put_ascending(cells, blob, used, offsets, data):
+    """Write strings (Arrow's layout) into cells from the first on, as long as they ascend.
+
+    Either in the order of bytes, or shorter ones first and those of one length in that order:
+    so do numbers that count, with zeros in front and without. Returns (how many, used bytes).
+    Strings that ascend are all different, and need not be looked for to know that.
+    """
+    plain, shorter_first = True, True
+    word, next_word = np.uint64(0), np.uint64(0)
+    first, size = np.int64(0), np.int64(-1)
+    for i in range(offsets.size - 1):
+        word_before, next_before, before, size_before = word, next_word, first, size
+        first = np.int64(offsets[i])
+        size = np.int64(offsets[i + 1]) - first
+        a, b = _two_words(data, first, min(size, CELL))
+        word, next_word = _reversed(a), _reversed(b)
+        if word != word_before:
+            behind = word > word_before
+        elif next_word != next_before:
+            behind = next_word > next_before
+        else:
+            behind = _comes_behind(data, first, size, before, size_before)
+        plain &= behind
+        shorter_first &= size > size_before or (size == size_before and behind)
+        if not (plain or shorter_first):
+            return i, used
+        if size <= SHORT:
+            cells[i, 0] = (a << _BYTE) | np.uint64(size)
+            cells[i, 1] = (a >> np.uint64(56)) | (b << _BYTE)
+        else:
+            cells[i, 0] = _LONG | (np.uint64(size) << _BYTE)
+            cells[i, 1] = np.uint64(used)
+            for j in range(first, first + size):
+                blob[used] = data[j]
+                used += 1
+    return offsets.size - 1, used
+
+
 @brief_kernel
 def remove(table, cells, blob, slot):
     """Take a slot out; the entries behind it move up to close the gap."""
@@ -262,15 +334,6 @@ def gather(cells, blob, slots):
     for i in range(n):
         _write(data, offsets[i], found[i, 0], found[i, 1], blob)
     return offsets, data[: offsets[n]]
-
-
-@inlined
-def _reversed(word):
-    """The bytes of a word in the other order: strings compare as numbers then."""
-    swapped = np.uint64(0)
-    for i in range(8):
-        swapped |= ((word >> np.uint64(8 * i)) & _LONG) << np.uint64(56 - 8 * i)
-    return swapped
 
 
 @kernel

@@ -18,6 +18,8 @@ __all__ = ["IdTable"]
 
 #: Ids that are fetched in less time than it takes to get the GIL back.
 _FEW = 1024
+#: Ids beyond which it is worth while to see whether they ascend.
+_TRIED = 1024
 #: Ids that are sorted sooner than their slots are.
 _UNSORTED = 64
 #: Ids of one piece of an Arrow array, which one thread makes.
@@ -33,7 +35,8 @@ class IdTable:
     def __init__(self, kind: str, taken: str) -> None:
         self._kind = kind
         self._taken = taken
-        self._table = np.full(64, -1, np.int32)
+        self._table: npt.NDArray[np.int32] | None = np.full(64, -1, np.int32)
+        """Slots by hash; None where nobody has looked for an id since many came in order."""
         self._blob = np.empty(0, np.uint8)
         self.used = 0
         """Bytes of the blob that are in use."""
@@ -68,14 +71,15 @@ class IdTable:
             data = np.frombuffer(id.encode(), np.uint8)
         except (AttributeError, UnicodeEncodeError):  # no string, or none that an id can be
             return -1
-        slot: int = strings.find(self._table, self._cells, self._blob, data, 0, data.size)
+        slot: int = strings.find(self._hashed(), self._cells, self._blob, data, 0, data.size)
         return slot
 
     def copy(self) -> IdTable:
         """Another table with the same ids in the same slots."""
         other = IdTable(self._kind, self._taken)
         vars(other).update(vars(self))
-        other._table, other._free = self._table.copy(), self._free.copy()
+        other._table = None if self._table is None else self._table.copy()
+        other._free = self._free.copy()
         other._forgotten = self._forgotten.copy()
         other._cells, other._blob = self._cells.copy(), self._blob.copy()
         return other
@@ -124,13 +128,19 @@ class IdTable:
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
         """What kernels see: the hash table, cells and blob."""
-        return self._table, self._cells, self._blob
+        return self._hashed(), self._cells, self._blob
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._hashed()  # who takes it up again should not have to
+        return vars(self)
 
     def add_many(
         self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
     ) -> npt.NDArray[np.int32]:
         """Slots for many new ids (Arrow's layout), or BatchError and no change."""
         count = offsets.size - 1
+        if not self.slots and count > _TRIED and self._put_ascending(offsets, data):
+            return np.arange(count, dtype=np.int32)
         kept = max(0, len(self._free) - count)
         reused = self._free[kept:]
         fresh = np.arange(self.slots, self.slots + count - len(reused), dtype=np.int32)
@@ -138,12 +148,10 @@ class IdTable:
         sizes = offsets[1:] - offsets[:-1]
         long = int(sizes.sum(where=sizes > strings.SHORT))
         self._reserve(self.slots + fresh.size, self.used + long)  # what is free stays out
-        done, used = strings.insert_many(
-            self._table, self._cells, self._blob, self.used, slots, offsets, data
-        )
+        done, used = strings.insert_many(*self.arrays, self.used, slots, offsets, data)
         if done < count:
             for slot in slots[:done].tolist():
-                strings.remove(self._table, self._cells, self._blob, slot)
+                strings.remove(*self.arrays, slot)
             id = bytes(data[offsets[done] : offsets[done + 1]]).decode()
             raise BatchError(done, DuplicateIdError(self._kind, id, self._taken))
         self._zeros = self._zeros or bool((data[offsets[0] : offsets[-1]] == 0).any())
@@ -151,6 +159,21 @@ class IdTable:
         self.used = int(used)
         self.slots += fresh.size
         return slots
+
+    def _put_ascending(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> bool:
+        """Take in the first ids of all if they ascend; whether they do.
+
+        A tenth of the time: nothing is hashed before somebody looks for an id.
+        """
+        count = offsets.size - 1
+        sizes = offsets[1:] - offsets[:-1]
+        self._reserve_cells(count, int(sizes.sum(where=sizes > strings.SHORT)))
+        done, used = strings.put_ascending(self._cells, self._blob, 0, offsets, data)
+        if done < count:
+            return False
+        self._zeros = bool((data[offsets[0] : offsets[-1]] == 0).any())
+        self._table, self.used, self.slots = None, int(used), count
+        return True
 
     def remove(self, slot: int) -> None:
         """Forget the id in a slot."""
@@ -161,7 +184,7 @@ class IdTable:
 
     def forget(self, slot: int) -> None:
         """Forget an id; `id_of` its slot still tells it, until `free`."""
-        strings.remove(self._table, self._cells, self._blob, slot)
+        strings.remove(*self.arrays, slot)
         self._forgotten.add(slot)
 
     def free(self, slot: int) -> None:
@@ -254,26 +277,32 @@ class IdTable:
         return list(self._free)
 
     def memory_bytes(self) -> int:
-        """Bytes of the arrays."""
-        arrays = (self._table, self._blob, self._cells)
-        return sum(int(array.nbytes) for array in arrays)
+        """Bytes of the arrays; of the hashes, too, if there are none yet."""
+        table = 4 * _places(self.slots) if self._table is None else int(self._table.nbytes)
+        return table + int(self._blob.nbytes) + int(self._cells.nbytes)
 
     def _reserve(self, slots: int, used: int) -> None:
-        if (
-            slots <= self._cells.shape[0]
-            and used <= self._blob.size
-            and 3 * slots <= 2 * self._table.size
-        ):
-            return
-        self._cells = grown(self._cells, slots)
-        self._blob = grown(self._blob, used)
-        if 3 * slots > 2 * self._table.size:
-            size = self._table.size
-            while 3 * slots > 2 * size:
-                size *= 2
-            table = np.full(size, -1, np.int32)
-            strings.place_many(table, self._cells, self._blob, self._slots_without(self._forgotten))
-            self._table = table
+        self._reserve_cells(slots, used)
+        table = self._hashed()
+        if 3 * slots > 2 * table.size:
+            self._table = self._placed(_places(slots))
+
+    def _reserve_cells(self, slots: int, used: int) -> None:
+        if slots > self._cells.shape[0] or used > self._blob.size:
+            self._cells, self._blob = grown(self._cells, slots), grown(self._blob, used)
+
+    def _hashed(self) -> npt.NDArray[np.int32]:
+        """The hash table; readers may make it at the same time, and make the same."""
+        table = self._table
+        if table is None:
+            table = self._table = self._placed(_places(self.slots))
+        return table
+
+    def _placed(self, size: int) -> npt.NDArray[np.int32]:
+        """A hash table with so many places."""
+        table = np.full(size, -1, np.int32)
+        strings.place_many(table, self._cells, self._blob, self._slots_without(self._forgotten))
+        return table
 
     def _slots_without(self, others: Iterable[int]) -> npt.NDArray[np.int32]:
         """The slots that are neither free nor among these."""
@@ -290,6 +319,15 @@ class IdTable:
     def check_invariants(self) -> None:
         """Every live id is found under its slot, and nothing else is."""
         live = set(range(self.slots)) - set(self._free) - self._forgotten
-        entered = self._table[self._table >= 0].tolist()
+        table = self._hashed()
+        entered = table[table >= 0].tolist()
         assert sorted(entered) == sorted(live)
         assert all(self.get(self.id_of(slot)) == slot for slot in live)
+
+
+def _places(slots: int) -> int:
+    """Places of a hash table for so many slots: a power of two, no more than two thirds full."""
+    size = 64
+    while 3 * slots > 2 * size:
+        size *= 2
+    return size

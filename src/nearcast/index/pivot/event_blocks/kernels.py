@@ -19,6 +19,8 @@ BLOCK = 64
 BINS = 32
 #: Words of a column in a block.
 WORDS = BINS + 1
+#: Predicates of a clause that are held against a block together, without a branch.
+AT_ONCE = 4
 #: Predicates of a clause that are held against blocks.
 MANY = 32
 #: About how long it takes, in nanoseconds: a clause, a slab or block whose hull is looked at, a
@@ -63,7 +65,12 @@ def fill(event, dense, columns, keys):
     dims = columns.size
     dim_low, dim_scale = np.zeros(dims), np.zeros(dims)
     key_low, key_scale = np.zeros((blocks, 2)), np.zeros((blocks, 2))
-    below = np.zeros(blocks * dims * WORDS, np.uint64)
+    width = dims * WORDS + 2
+    below = np.zeros(blocks * width, np.uint64)
+    for b in range(blocks):  # behind them: no event, and all of them
+        for i in range(BLOCK):
+            if event[b * BLOCK + i] >= 0:
+                below[(b + 1) * width - 1] |= ONE << np.uint64(i)
     for d in range(dims):
         column = columns[d]
         key = 0 if column == keys[0] else (1 if column == keys[1] else -1)
@@ -88,7 +95,7 @@ def fill(event, dense, columns, keys):
                 base, scale = key_low[b, key], key_scale[b, key]
             else:
                 base, scale = dim_low[d], dim_scale[d]
-            at = (b * dims + d) * WORDS
+            at = b * width + d * WORDS
             for i in range(BLOCK):
                 e = event[b * BLOCK + i]
                 if e >= 0:
@@ -147,7 +154,7 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, base, box, t, spent):
     event, dense, dim_of, below, alive = t.event, t.dense, t.dim_of, t.below, t.alive
     dim_low, dim_scale, key_low, key_scale = t.dim_low, t.dim_scale, t.key_low, t.key_scale
     slab, slab_low, slab_high, low, high = t.slab, t.slab_low, t.slab_high, t.low, t.high
-    width = dim_low.size * WORDS
+    width = dim_low.size * WORDS + 2
     key_x, key_y = t.keys[0], t.keys[1]
     by_place = key_x == 0 and key_y == 1
     dim_x, dim_y = np.int64(dim_of[key_x]), np.int64(dim_of[key_y])
@@ -156,6 +163,8 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, base, box, t, spent):
     todo = np.empty(alive.size + 1, np.int64)
     from_ = np.empty(MANY, np.int64)
     until = np.empty(MANY, np.int64)
+    everything = width - 1
+    nothing = width - 2
     n = 0
     looks, tests, compared = 0, 0, 0
     for row in rows:
@@ -184,15 +193,30 @@ def meet(c_start, c_count, c_attr, c_low, c_high, rows, base, box, t, spent):
             y0, y1 = (c_low[y], c_high[y]) if has_y else (-np.inf, np.inf)
         blocks, seen = _met(x0, x1, y0, y1, slab, slab_low, slab_high, low, high, todo)
         looks += seen
-        made, next_ = 0, c0
+        # Where a block has the words of the first predicates that are not on a key; where there
+        # are fewer, words that let every event through.
+        next_ = c0
+        for j in range(AT_ONCE):
+            from_[j], until[j] = nothing, everything
+            while next_ < c1 and (dim_of[c_attr[next_]] < 0 or next_ in (x, y)):
+                next_ += 1
+            if next_ < c1:
+                d = np.int64(dim_of[c_attr[next_]])
+                first, scale = dim_low[d], dim_scale[d]
+                from_[j] = d * WORDS + _bin(c_low[next_], first, scale)
+                until[j] = d * WORDS + 1 + _bin(c_high[next_], first, scale)
+                next_ += 1
+        f0, f1, f2, f3 = from_[0], from_[1], from_[2], from_[3]
+        u0, u1, u2, u3 = until[0], until[1], until[2], until[3]
+        made = AT_ONCE
         for i in range(blocks):
             b = todo[i]
             at = b * width
-            left = alive[b]
-            j = 0
+            left = below[at + u0] & below[at + u1] & below[at + u2] & below[at + u3]
+            left &= ~(below[at + f0] | below[at + f1] | below[at + f2] | below[at + f3])
+            j = AT_ONCE
             while left != 0:
                 if j == made:
-                    # Where a block has the words of the next predicate that is not on a key.
                     while next_ < c1 and (dim_of[c_attr[next_]] < 0 or next_ in (x, y)):
                         next_ += 1
                     if next_ == c1 or made == MANY:
