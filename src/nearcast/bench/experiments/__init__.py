@@ -27,6 +27,7 @@ _MODULES = {
         "maintenance",
         "memory",
         "moving",
+        "serve",
         "spark",
         "spatio-textual",
         "subscription-matching",

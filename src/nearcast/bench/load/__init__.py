@@ -1,0 +1,7 @@
+"""A server in a process of its own, and the load beside it: plain sockets, so that it costs little."""
+
+from nearcast.bench.load.posts import Posts, request
+from nearcast.bench.load.process import Process
+from nearcast.bench.load.sockets import Sockets
+
+__all__ = ["Posts", "Process", "Sockets", "request"]
