@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nearcast import Around, Box, Composite, Event, Fence, Point, Subscription
-from nearcast.client import AsyncClient, Client, Published, retries
+from nearcast.client import AsyncClient, Checked, Client, Published, retries
 from nearcast.client.problems import error_of
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import (
@@ -110,6 +110,7 @@ def test_events_are_looked_at_and_retracted(client: Client):
     client.publish(offer("eve", 5, location=Point(1, 2)))
     (event,) = client.events(where="eve = 5")
     assert event.location == Point(1, 2)
+    assert client.preview(Subscription(id="any", where="eve > 4"))[0].id == "eve5"
     client.retract("eve5")
     assert client.events(where="eve = 5") == []
     with pytest.raises(UnknownIdError):
@@ -117,6 +118,17 @@ def test_events_are_looked_at_and_retracted(client: Client):
     logged, upto = client.log(limit=1000)
     assert "eve5" in [each.id for each in logged]
     assert client.log(after=upto) == ([], upto)
+
+
+def test_ask_about_filters_and_matches(client: Client):
+    assert client.check("price < 3 AND TRUE").ok
+    wrong = client.check("price <")
+    assert isinstance(wrong, Checked)
+    assert not wrong.ok
+    assert wrong.line == 1
+    assert not client.check(cpsl="Q(").ok
+    told = client.explain(Subscription(id="s", where="price < 3"), Event("e", {"price": 5}))
+    assert told["matched"] is False
 
 
 def test_a_subscriber_that_moves(client: Client):

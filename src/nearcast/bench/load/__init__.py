@@ -1,4 +1,4 @@
-"""A server in a process of its own, and the load beside it: plain sockets, so that it costs little."""
+"""A server in a process of its own, and the load beside it: plain sockets, which cost little."""
 
 from nearcast.bench.load.posts import Posts, request
 from nearcast.bench.load.process import Process

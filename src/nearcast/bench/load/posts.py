@@ -35,7 +35,7 @@ class Posts:
         self._lines = [socket.create_connection(address) for _ in range(connections)]
         for line in self._lines:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(line, selectors.EVENT_READ)
+            self._selector.register(line, selectors.EVENT_READ, line)
 
     def send(self, requests: Iterable[bytes]) -> list[Any]:
         """What was answered, in any order; an answer that is no success is a BenchError."""
@@ -53,8 +53,7 @@ class Posts:
             held[line.fileno()] = b""
         while held:
             for key, _ in self._selector.select():
-                line = key.fileobj
-                assert isinstance(line, socket.socket)
+                line = key.data
                 whole, rest = _answer(held[line.fileno()] + line.recv(1 << 18))
                 held[line.fileno()] = rest
                 if whole is None:
