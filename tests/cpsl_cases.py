@@ -97,6 +97,7 @@ def operators(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(ast.Count, st.integers(1, 3), of),
         st.builds(ast.Period, st.integers(1, 6), of),
         st.builds(ast.Sliding, st.integers(1, 3), lengths, st.integers(1, 3), of),
+        crossings(of),
     )
 
 
@@ -155,6 +156,45 @@ def variable_patterns(draw: st.DrawFn) -> ast.Pattern:
         ast.Definition(n, draw(st.one_of(leaves, leaves, operators(leaves)))) for n in sorted(used)
     )
     return ast.Pattern(whole, definitions)
+
+
+@st.composite
+def twin_patterns(draw: st.DrawFn) -> ast.Pattern:
+    """Operators side by side that differ in their variables, of which many are defined alike."""
+    drawn = st.sampled_from([kind(1), kind(1), kind(2)])
+    bodies = {name: draw(drawn) for name in "xyuv"}
+    x, y, u, v = (ast.Reference(name) for name in "xyuv")
+    form = draw(
+        st.sampled_from(
+            [
+                lambda a, _: ast.And((a, a)),
+                lambda a, b: ast.And((a, b)),
+                ast.Concurrent,
+                lambda a, b: ast.HappenBetween(ast.Following(a, 4), b),
+                lambda a, b: ast.And((ast.And((a, b)), ast.Distance(a, "<", 2.3, b))),
+            ]
+        )
+    )
+    first = form(x, u)
+    second = form(*draw(st.sampled_from([(y, v), (y, v), (bodies["y"], bodies["v"])])))
+    over = draw(st.sampled_from([None, None, "count", "border"]))
+    if over == "count":
+        first, second = ast.Count(1, first), ast.Count(1, second)
+    elif over == "border":
+        first, second = (ast.Enter(REGION, 0.0, each) for each in (first, second))
+    whole = draw(
+        st.sampled_from(
+            [
+                ast.And((first, second)),
+                ast.Or((first, second)),
+                ast.Concurrent(first, second),
+                ast.HappenBetween(ast.Following(first, 4), second),
+                ast.Negation(ast.Following(first, 3), second),
+            ]
+        )
+    )
+    used = sorted({n.name for n in ast.walk(whole) if isinstance(n, ast.Reference)})
+    return ast.Pattern(whole, tuple(ast.Definition(name, bodies[name]) for name in used))
 
 
 def _ties(of: list[Any]) -> st.SearchStrategy[Any]:

@@ -120,3 +120,36 @@ def test_an_event_is_not_its_own_partner() -> None:
     text = '(ARITH: v > 0) && (STRING: kind = "a")'
     assert run(text, "first-matching", event("a1", 1, v=1)) == []
     assert run(text, "first-matching", event("a1", 1, v=1), event("a2", 2)) == [("a1", "a2")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "($y; && $y;) && ($x; && $x;), $x; = (A), $y; = (A)",
+        "(A && B) && ($x; && $y;), $x; = (A), $y; = (B)",
+        "Q(1)($u; && $v;) && Q(1)($x; && $y;), $x; = (A), $y; = (B), $u; = (A), $v; = (B)",
+    ],
+)
+@pytest.mark.parametrize(
+    "mode", ["first-matching", "chronicle", "recent", "continuous", "cumulative"]
+)
+def test_operators_over_other_variables_are_others(mode: str, text: str) -> None:
+    """Though the variables are defined alike: each has an instance, and these are partners."""
+    assert run(text, mode, event("a1", 1)) == ([("a1",)] if "B" not in text else [])
+    found = run(text, mode, event("a1", 1), event("b1", 2))
+    assert found == [("a1", "b1") if "B" in text else ("a1",)]
+
+
+def test_each_of_two_operators_is_an_alternative() -> None:
+    text = "($x; && $y;) || ($u; && $v;), $x; = (A), $y; = (B), $u; = (A), $v; = (B)"
+    found = run(text, "first-matching", event("a1", 1), event("b1", 2))
+    assert found == [("a1", "b1"), ("a1", "b1")]
+
+
+def test_variables_that_nothing_depends_on_are_left_out() -> None:
+    detector = Detector("planar")
+    a, b = '(STRING: kind = "a")', '(STRING: kind = "b")'
+    for at, (x, y) in enumerate((("x", "y"), ("u", "v"))):
+        text = f"|(${x};)${y}; && OVLP(${x};)${y};, ${x}; = {a}, ${y}; = {b}"
+        detector.add(Composite(id=f"c{at}", text=text))
+    assert detector.nodes == 3  # they are one, whatever their variables are called

@@ -100,6 +100,15 @@ def test_variables(mode: Any, pattern: ast.Pattern, history: list[Event]) -> Non
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(_relaxed)
+@given(pattern=cases.twin_patterns(), history=cases.histories(size=8))
+def test_operators_that_differ_in_their_variables_only(
+    mode: Any, pattern: ast.Pattern, history: list[Event]
+) -> None:
+    agree(pattern, history, mode, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
 @given(
     pattern=cases.enclosed_negations(),
     history=cases.histories(),

@@ -136,6 +136,16 @@ def test_ties_follow_the_constants():
     assert quick(second).tie == full(second).tie != full(first).tie
 
 
+def test_variables_that_tell_operators_apart_do_so_with_any_constants():
+    text = "($y; && $y;) && ($x; && $x;), $x; = (ARITH: a = 1), $y; = (ARITH: a = 2)"
+    same = text.replace("2", "1")
+    taught(text)
+    assert is_known(same)
+    first, second = quick(same).inputs
+    assert first.plan != second.plan
+    assert quick(same) == full(same)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(patterns, variable_patterns()), st.data())
 def test_any_pattern_with_other_constants(pattern: ast.Pattern, data: st.DataObject):

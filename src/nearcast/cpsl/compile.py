@@ -125,23 +125,64 @@ def compile_pattern(
     if ties is not None:
         compiler.ties = ties
     plan = compiler.plan(pattern.expression, 0)
-    return plan if apart else _without(plan, frozenset(_single(plan)))
+    return plan if apart else _without(plan, _needless(plan))
 
 
-def _single(plan: Plan) -> Iterator[str]:
-    """The variables that only one input of one joint has: nothing else can disagree with them."""
+def _needless(plan: Plan) -> frozenset[str]:
+    """The variables that instances need not carry: nothing is decided by them.
+
+    Those that only one input of one joint has: nothing else can disagree with them. But joints
+    that differ in their variables alone stay two, as their instances are two that may be partners.
+    """
     uses: Counter[str] = Counter()
     joined: set[str] = set()
+    joints: list[Plan] = []
     waiting = [plan]
     while waiting:
         one = waiting.pop()
+        if one.kind == "joint":
+            joints.append(one)
         for given in one.inputs:
             waiting.append(given.plan)
             if given.name is not None:
                 uses[given.name] += 1
                 if one.kind == "joint":
                     joined.add(given.name)
-    return (name for name in joined if uses[name] == 1)
+    single = frozenset(name for name in joined if uses[name] == 1)
+    return single - _telling(joints, single) if single and len(joints) > 1 else single
+
+
+def _telling(joints: list[Plan], names: frozenset[str]) -> set[str]:
+    """Those of some variables by which joints are told apart that are equal without them."""
+    alike: dict[object, set[object]] = {}
+    for joint in joints:
+        alike.setdefault(_form(joint, names), set()).add(_form(joint, frozenset()))
+    return {
+        name
+        for joint in joints
+        if len(alike[_form(joint, names)]) > 1
+        for name in _named(joint) & names
+    }
+
+
+def _form(plan: Plan, without: frozenset[str]) -> object:
+    """What plans have in common that may be equal once constants are bound to them.
+
+    The constraints of a joint are of the form (`nearcast.cpsl.templates`), other constants not.
+    """
+    if plan.kind == "primitive":
+        return plan.params[0].form
+    inputs = tuple(
+        (None if given.name in without else given.name, _form(given.plan, without))
+        for given in plan.inputs
+    )
+    return plan.kind, plan.params if plan.kind == "joint" else (), inputs
+
+
+def _named(plan: Plan) -> set[str]:
+    """The `$` variables of all inputs below."""
+    found = {given.name for given in plan.inputs if given.name is not None}
+    return found.union(*(_named(given.plan) for given in plan.inputs))
 
 
 def _without(plan: Plan, names: frozenset[str]) -> Plan:
