@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self, TypeVar
 
@@ -37,6 +38,17 @@ _WAITING = 1000
 _LARGEST = 16 * 2**20
 
 
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A frame that has no answer yet."""
+
+    frame: dict[str, Any]
+    answered: asyncio.Future[dict[str, Any]] | None
+    """None: nobody waits for it."""
+    waits: Iterator[float]
+    """Before it is said again to a server that is busy."""
+
+
 class AsyncPhone:
     """One subscriber's connection, made by `AsyncClient.phone`; an async context manager.
 
@@ -59,7 +71,7 @@ class AsyncPhone:
         self._mover = Mover(subscriber)
         self._last: tuple[Point, float | None, float | None] | None = None
         self._refs = count(1)
-        self._asked: dict[int, tuple[dict[str, Any], asyncio.Future[dict[str, Any]] | None]] = {}
+        self._asked: dict[int, _Asked] = {}
         """What has no answer, in the order it was said."""
         self._told: asyncio.Queue[Told | None] = asyncio.Queue()
         self._behind = False
@@ -167,9 +179,13 @@ class AsyncPhone:
 
     def _say(self, frame: dict[str, Any], answered: asyncio.Future[dict[str, Any]] | None) -> None:
         ref = next(self._refs)
-        self._asked[ref] = frame | {"ref": ref}, answered
-        if self._socket is not None:
-            sending = asyncio.ensure_future(_sent(self._socket, self._asked[ref][0]))
+        self._asked[ref] = _Asked(frame | {"ref": ref}, answered, retries.delays(self._patience_s))
+        self._say_again(ref)
+
+    def _say_again(self, ref: int) -> None:
+        """Unless it has its answer by now, or the next connection will say it."""
+        if self._socket is not None and ref in self._asked:
+            sending = asyncio.ensure_future(_sent(self._socket, self._asked[ref].frame))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
@@ -221,8 +237,8 @@ class AsyncPhone:
                 assert self._welcomed is not None
                 if not self._welcomed.done():
                     self._welcomed.set_result(None)
-                for said, _ in list(self._asked.values()):
-                    await _sent(socket, said)
+                for asked in list(self._asked.values()):
+                    await _sent(socket, asked.frame)
             case "notifications":
                 # Not to wait for room: the answers that a reader waits for come behind this.
                 self._behind = self._behind or self._told.qsize() >= _WAITING
@@ -241,7 +257,15 @@ class AsyncPhone:
                 self._answered(frame, error_of(frame["problem"]["status"], frame["problem"]))
 
     def _answered(self, frame: dict[str, Any], error: NearcastError | None = None) -> None:
-        _, answered = self._asked.pop(frame.get("ref") or 0, ({}, None))
+        ref = frame.get("ref") or 0
+        asked = self._asked.get(ref)
+        if asked is not None and error is not None and _passes(error):
+            delay = next(asked.waits, None)
+            if delay is not None:
+                asyncio.get_running_loop().call_later(delay, self._say_again, ref)
+                return
+        self._asked.pop(ref, None)
+        answered = None if asked is None else asked.answered
         if answered is None:
             if error is None:
                 self._place(frame)
@@ -258,7 +282,7 @@ class AsyncPhone:
         if self._error is not None:
             return
         self._error = error
-        waiting = [self._welcomed, *(answered for _, answered in self._asked.values())]
+        waiting = [self._welcomed, *(asked.answered for asked in self._asked.values())]
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
