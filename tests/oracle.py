@@ -35,10 +35,11 @@ def matches(
     space: str = "globe",
     now: int | None = None,
     at: Point | None = None,
+    heading: float = 0.0,
 ) -> bool:
     """Whether the subscription wants the event, at `now` (by default when the event ends)."""
     moment = event.end if now is None else now
-    return _valid(subscription.expires, moment) and wants(subscription, event, space, at)
+    return _valid(subscription.expires, moment) and wants(subscription, event, space, at, heading)
 
 
 def match_event(
@@ -57,22 +58,27 @@ def match_subscription(
     space: str = "globe",
     now: int | None = None,
     at: Point | None = None,
+    heading: float = 0.0,
 ) -> list[str]:
     """The ids of the events visible at `now` that the subscription wants, sorted."""
     if not _valid(subscription.expires, now):
         return []
     visible = (event for event in events if _valid(event.expires, now))
-    return sorted(event.id for event in visible if wants(subscription, event, space, at))
+    return sorted(event.id for event in visible if wants(subscription, event, space, at, heading))
 
 
 def wants(
-    subscription: Subscription, event: Event, space: str = "globe", at: Point | None = None
+    subscription: Subscription,
+    event: Event,
+    space: str = "globe",
+    at: Point | None = None,
+    heading: float = 0.0,
 ) -> bool:
     """Whether filter, keywords and region accept the event, whatever the time."""
     if not subscription.keywords <= event.keywords:
         return False
     if subscription.region is not None:
-        region = fixed(subscription.region, at)
+        region = fixed(subscription.region, at, heading)
         if region is None or event.location is None:
             return False
         if not place_in_region(event.location, region, space):

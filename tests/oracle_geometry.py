@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -255,7 +256,8 @@ def azimuthal_equidistant(lon0: float, lat0: float) -> Project:
     phi0 = math.radians(lat0)
 
     def project(lon: float, lat: float) -> FloatPair:
-        phi, turn = math.radians(lat), math.radians(lon - lon0)
+        short = lon - lon0 - 360 * math.floor((lon - lon0) / 360 + 0.5)  # the short way round
+        phi, turn = math.radians(lat), math.radians(short)
         east = math.cos(phi) * math.sin(turn)
         north = math.cos(phi0) * math.sin(phi) - math.sin(phi0) * math.cos(phi) * math.cos(turn)
         distance, length = haversine(lon0, lat0, lon, lat), math.hypot(east, north)
@@ -361,8 +363,12 @@ def _moments(ring: Ring) -> tuple[Fraction, Fraction, Fraction]:
 # --- places, in a space ---------------------------------------------------------------------------
 
 
-def place_in_region(place: Location, region: Circle | Box | Polygon, space: str) -> bool:
+def place_in_region(
+    place: Location, region: Circle | Box | Polygon | Seen, space: str
+) -> bool:
     """Whether an event's place meets a region."""
+    if isinstance(region, Seen):
+        return in_seen(place, region, space)
     if isinstance(region, Circle):
         return places_near(Point(region.x, region.y), place, region.radius_m, space)
     return places_meet(place, region, space)
@@ -395,8 +401,83 @@ def copies(shape: Shape, other: Shape, space: str) -> Iterator[Shape]:
             yield shifted(shape, turn)
 
 
-def fixed(region: Region, at: Point | None) -> Circle | Box | Polygon | None:
-    """The region on the map: one that follows its subscriber is a circle where they are."""
+@dataclass(frozen=True)
+class Seen:
+    """The shape of somebody at (x, y), turned already: metres (units) on their own map."""
+
+    x: float
+    y: float
+    shape: Polygon
+
+
+def fixed(
+    region: Region, at: Point | None, heading: float = 0.0
+) -> Circle | Box | Polygon | Seen | None:
+    """The region on the map: one that follows its subscriber is where they are."""
     if isinstance(region, Circle | Box | Polygon):
         return region
-    return None if at is None else Circle(at.x, at.y, region.radius_m)
+    if at is None:
+        return None
+    if region.shape is None:
+        return Circle(at.x, at.y, region.radius_m)
+    heading = heading % 360 if region.turns else 0.0
+    cos, sin = math.cos(math.radians(heading)), math.sin(math.radians(heading))
+    if heading % 90 == 0:
+        cos, sin = float(round(cos)), float(round(sin))
+    rings = [
+        tuple((x * cos + y * sin, y * cos - x * sin) for x, y in ring)
+        for ring in region.shape.rings
+    ]
+    return Seen(at.x, at.y, Polygon.checked(rings[0], tuple(rings[1:])))
+
+
+def in_seen(place: Location, seen: Seen, space: str) -> bool:
+    """Whether a place, drawn on somebody's map, meets their shape."""
+    shape = rational([list(ring) for ring in seen.shape.rings])
+    if space == "planar":
+        return shapes_meet(shape, rational(_seen_rings(place, seen)))
+    project = azimuthal_equidistant(seen.x, seen.y)
+    if isinstance(place, Point):
+        return contains_point(shape, rational([[project(place.x, place.y)]])[0][0])
+    drawn = [(project(*a), project(*b)) for a, b in pieces(place)]
+    quarter = EARTH_RADIUS_M * math.pi / 2
+    near_by = [piece for piece in drawn if min(math.hypot(*end) for end in piece) <= quarter]
+    edges = [tuple(rational([list(piece)])[0]) for piece in near_by]
+    if any(segments_meet(e, f) for e in edges for f in segments(shape)):
+        return True
+    if contains_point(shape, rational([[drawn[0][0]]])[0][0]):
+        return True
+    corner = on_globe(seen.x, seen.y, *seen.shape.exterior[0])
+    return places_meet(Point(*corner), place, "globe")
+
+
+def seen_distance(place: Location, seen: Seen, space: str) -> float:
+    """How far a place is from somebody's shape, on their map."""
+    if in_seen(place, seen, space):
+        return 0.0
+    rings = seen.shape.rings
+    own = [edge for ring in rings for edge in zip(ring, ring[1:] + ring[:1], strict=True)]
+    if space == "planar":
+        other = [
+            edge for r in _seen_rings(place, seen) for edge in zip(r, r[1:] + r[:1], strict=True)
+        ]
+    else:
+        project = azimuthal_equidistant(seen.x, seen.y)
+        other = [(project(*a), project(*b)) for a, b in pieces(place)]
+    return min(piece_distance(a, b) for a in own for b in other)
+
+
+def _seen_rings(place: Location, seen: Seen) -> list[list[FloatPair]]:
+    return [[(x - seen.x, y - seen.y) for x, y in ring] for ring in corners(place)]
+
+
+def on_globe(lon0: float, lat0: float, east: float, north: float) -> FloatPair:
+    """The place that lies so far to the east and north on the map of (lon0, lat0)."""
+    angle, bearing = math.hypot(east, north) / EARTH_RADIUS_M, math.atan2(east, north)
+    phi0 = math.radians(lat0)
+    up = math.sin(phi0) * math.cos(angle) + math.cos(phi0) * math.sin(angle) * math.cos(bearing)
+    turn = math.atan2(
+        math.sin(bearing) * math.sin(angle) * math.cos(phi0), math.cos(angle) - math.sin(phi0) * up
+    )
+    lon = (lon0 + math.degrees(turn) + 180) % 360 - 180
+    return lon, math.degrees(math.asin(max(-1.0, min(1.0, up))))

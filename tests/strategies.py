@@ -132,6 +132,28 @@ def fixed_regions(space: str) -> st.SearchStrategy[Circle | Box | Polygon]:
 
 
 @cache
+def shapes(space: str) -> st.SearchStrategy[Around]:
+    """Shapes that follow their subscriber: outlines about them, in units or odd metres."""
+
+    def around(outline: int, x0: float, y0: float, scale: float, turns: bool) -> Around:
+        rings = [
+            [((x + x0) * scale, (y + y0) * scale) for x, y in ring] for ring in OUTLINES[outline]
+        ]
+        return Around(shape=Polygon(rings[0], rings[1:]), turns=turns)
+
+    scales = (1.0, 0.5) if space == "planar" else (997.3, 61_001.7, 402_003.1)
+    return st.builds(
+        around, st.integers(0, len(OUTLINES) - 1), st.sampled_from((-2.0, -1.0, 0.0)),
+        st.sampled_from((-2.0, 0.0, 1.0)), st.sampled_from(scales), st.booleans(),
+    )  # fmt: skip
+
+
+def headings() -> st.SearchStrategy[float]:
+    """Degrees: quarter turns, and any others."""
+    return st.sampled_from((0.0, 90.0, 180.0, 270.0, -90.0, 360.0, 17.3, 123.4, -200.7, 719.1))
+
+
+@cache
 def regions(space: str) -> st.SearchStrategy[Region]:
     """Every kind of region, `Around` included."""
     return st.one_of(circles(space), boxes(space), polygons(space), st.builds(Around, radii(space)))

@@ -9,7 +9,10 @@ kind   name     floats
 1      CIRCLE   x, y, radius
 2      BOX      xmin, ymin, xmax, ymax (xmin > xmax: across the antimeridian)
 3      POLYGON  number of rings, length of each ring, then x, y, x, y, …
+4      PLACED   x, y, reach, then a polygon on the map of somebody at (x, y)
 ====== ======== ==========================================================
+
+A region only is PLACED: `nearcast.model.placing` says what its map is, and what meets it.
 
 Borders belong to shapes. Signs of orientations are exact: a float filter decides
 nearly always, an exact expansion decides the rest (of numbers of any size, if those of
@@ -25,7 +28,7 @@ import numpy as np
 
 from nearcast.jit import kernel
 
-POINT, CIRCLE, BOX, POLYGON = 0, 1, 2, 3
+POINT, CIRCLE, BOX, POLYGON, PLACED = 0, 1, 2, 3, 4
 EARTH_RADIUS_M = 6_371_008.8
 
 # Shewchuk's bound for the float filter of a 2-D orientation: (3 + 16 ε) ε, ε = 2⁻⁵³.
@@ -426,28 +429,45 @@ def segmentized(p):
 
 
 @kernel
+def _drawn(lon, lat, lon0, lat0):
+    """A point in the spherical azimuthal equidistant projection at (lon0, lat0)."""
+    phi0, phi = math.radians(lat0), math.radians(lat)
+    s0, c0 = math.sin(phi0), math.cos(phi0)
+    turn = lon - lon0
+    lam = math.radians(turn - 360.0 * math.floor(turn / 360.0 + 0.5))
+    # The angle from the centre by the haversine: accurate where acos is not.
+    s = math.sin((phi - phi0) / 2)
+    t = math.sin(lam / 2)
+    h = s * s + c0 * math.cos(phi) * t * t
+    c = 2 * math.asin(min(1.0, math.sqrt(h)))
+    east = math.cos(phi) * math.sin(lam)
+    north = c0 * math.sin(phi) - s0 * math.cos(phi) * math.cos(lam)
+    length = math.hypot(east, north)
+    if length > 0.0:
+        return EARTH_RADIUS_M * c * (east / length), EARTH_RADIUS_M * c * (north / length)
+    return 0.0, EARTH_RADIUS_M * c  # the centre, or its antipode, which has no bearing
+
+
+@kernel
+def undrawn(u, v, lon0, lat0):
+    """The longitude and latitude of a point in that projection."""
+    phi0 = math.radians(lat0)
+    s0, c0 = math.sin(phi0), math.cos(phi0)
+    rho = math.hypot(u, v)
+    angle = rho / EARTH_RADIUS_M
+    sinc = math.sin(angle) / rho if rho > 0.0 else 1 / EARTH_RADIUS_M
+    up = math.cos(angle) * s0 + v * sinc * c0
+    east, on = u * sinc, c0 * math.cos(angle) - s0 * v * sinc
+    lon = (lon0 + math.degrees(math.atan2(east, on)) + 180.0) % 360.0 - 180.0
+    return lon, math.degrees(math.atan2(up, math.hypot(east, on)))
+
+
+@kernel
 def project(p, lon0, lat0):
     """Polygon floats in the spherical azimuthal equidistant projection at (lon0, lat0)."""
     out = p.copy()
-    start = 1 + int(p[0])
-    phi0 = math.radians(lat0)
-    s0, c0 = math.sin(phi0), math.cos(phi0)
-    for i in range(start, len(p), 2):
-        phi = math.radians(p[i + 1])
-        lam = math.radians(p[i] - lon0)
-        # The angle from the centre by the haversine: accurate where acos is not.
-        s = math.sin((phi - phi0) / 2)
-        t = math.sin(lam / 2)
-        h = s * s + c0 * math.cos(phi) * t * t
-        c = 2 * math.asin(min(1.0, math.sqrt(h)))
-        east = math.cos(phi) * math.sin(lam)
-        north = c0 * math.sin(phi) - s0 * math.cos(phi) * math.cos(lam)
-        length = math.hypot(east, north)
-        if length > 0.0:
-            out[i] = EARTH_RADIUS_M * c * (east / length)
-            out[i + 1] = EARTH_RADIUS_M * c * (north / length)
-        else:  # the centre, or its antipode, which has no bearing
-            out[i], out[i + 1] = 0.0, EARTH_RADIUS_M * c
+    for i in range(1 + int(p[0]), len(p), 2):
+        out[i], out[i + 1] = _drawn(p[i], p[i + 1], lon0, lat0)
     return out
 
 
@@ -544,6 +564,63 @@ def _in_arc(west, east, lon):
 
 
 @kernel
+def seen_from(x0, y0, x, y, globe):
+    """Where a point is on the map of somebody at (x0, y0): how far east and north of them."""
+    if globe:
+        return _drawn(x, y, x0, y0)
+    return x - x0, y - y0
+
+
+@kernel
+def _point_in_placed(f, off, x, y, globe):
+    """Whether a point lies in the shape of somebody, on their map."""
+    u, v = seen_from(f[off], f[off + 1], x, y, globe)
+    if not (abs(u) <= f[off + 2] and abs(v) <= f[off + 2]):
+        return False
+    return point_in_polygon(f, off + 3, u, v)
+
+
+@kernel
+def _on_map(b, f, off, globe):
+    """Polygon floats on the map of the one who has the shape at `off`."""
+    if globe:
+        return project(segmentized(b), f[off], f[off + 1])
+    out = b.copy()
+    start = 1 + int(b[0])
+    out[start::2] -= f[off]
+    out[start + 1 :: 2] -= f[off + 1]
+    return out
+
+
+@kernel
+def _placed_meets(f, off, b, globe):
+    """Whether the shape of somebody meets a box or polygon, given as polygon floats."""
+    shape, seen = as_polygon(POLYGON, f, off + 3), _on_map(b, f, off, globe)
+    if not globe:
+        return _polygons_meet(shape, seen, 0.0)
+    own, other = _edges(shape), _edges(seen)
+    far = _far(other, True)
+    for j in range(len(other)):
+        if far[j] > 0.0:
+            continue
+        for i in range(len(own)):
+            if segments_meet(
+                own[i, 0], own[i, 1], own[i, 2], own[i, 3],
+                other[j, 0], other[j, 1], other[j, 2], other[j, 3],
+            ):  # fmt: skip
+                return True
+    # No borders meet. A corner of the place decides on the map, one of the shape in lon/lat:
+    # what holds the antipode lies inside out on the map.
+    if point_in_polygon(shape, 0, other[0, 0], other[0, 1]):
+        return True
+    lon, lat = undrawn(own[0, 0], own[0, 1], f[off], f[off + 1])
+    for k in range(-1, 2):
+        if point_in_polygon(b, 0, lon + 360.0 * k, lat):
+            return True
+    return False
+
+
+@kernel
 def point_in_shape(kind, f, off, x, y, globe):
     """Whether the point (x, y) lies in the shape at `off`."""
     if kind == CIRCLE:
@@ -552,6 +629,8 @@ def point_in_shape(kind, f, off, x, y, globe):
         if not f[off + 1] <= y <= f[off + 3]:
             return False
         return _in_arc(f[off], f[off + 2], x) if globe else f[off] <= x <= f[off + 2]
+    if kind == PLACED:
+        return _point_in_placed(f, off, x, y, globe)
     turns = 1 if globe else 0  # polygons reach 360° either way, points 180°
     for k in range(-turns, turns + 1):
         px = x + 360.0 * k
@@ -611,7 +690,18 @@ def shapes_meet(kind, f, off, other_kind, g, other_off, globe):
         return point_in_shape(kind, f, off, g[other_off], g[other_off + 1], globe)
     if kind == CIRCLE:  # its first two floats are its centre
         return shapes_distance(POINT, f, off, other_kind, g, other_off, globe) <= f[off + 2]
+    if kind == PLACED:
+        return _placed_meets(f, off, as_polygon(other_kind, g, other_off), globe)
     return _places_meet(kind, f, off, other_kind, g, other_off, globe)
+
+
+@kernel
+def placed_distance(f, off, other_kind, g, other_off, globe):
+    """The distance between the shape of somebody and a place, on their map; 0 where they meet."""
+    if shapes_meet(PLACED, f, off, other_kind, g, other_off, globe):
+        return 0.0
+    b = as_polygon(other_kind, g, other_off)
+    return _borders_distance(as_polygon(POLYGON, f, off + 3), _on_map(b, f, off, globe), globe)
 
 
 @kernel

@@ -48,7 +48,8 @@ from nearcast.matcher.looks import Look, Seen, look
 from nearcast.matcher.pieces import PIECE, Intervals, Piece, arranged_piece, learnt_piece, runs_of
 from nearcast.matcher.places import shape_floats
 from nearcast.model.events import Event
-from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.geometry import Box, Polygon, Space
+from nearcast.model.placing import Whereabouts
 from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
@@ -159,7 +160,7 @@ def encode_subscriptions(
     table: Any,
     schema: Schema,
     space: Space,
-    at: Point | None,
+    at: Whereabouts,
     *,
     enter: Callable[[I8, npt.NDArray[np.uint8]], Any] | None = None,
     wait: bool = False,
@@ -211,7 +212,7 @@ def _pieces(table: Any) -> Iterator[Any]:
         yield pa.Table.from_batches([batch])
 
 
-def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point | None) -> Piece:
+def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Whereabouts) -> Piece:
     by_hand = np.zeros(table.num_rows, bool)
     for flags in (seen.by_hand, seen.places.by_hand):
         if flags is not None:
@@ -227,7 +228,7 @@ def _read_piece(table: Any, seen: Look, schema: Schema, space: Space, at: Point 
 
 
 def _encode_by_hand(
-    table: Any, rows: npt.NDArray[np.intp], schema: Schema, space: Space, at: Point | None
+    table: Any, rows: npt.NDArray[np.intp], schema: Schema, space: Space, at: Whereabouts
 ) -> list[tuple[int, EncodedClause]]:
     """(row, clause) of the rows that are made into objects first."""
     if not rows.size:

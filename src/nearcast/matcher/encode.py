@@ -36,6 +36,7 @@ from nearcast.model.geometry import (
     Space,
     check_space,
 )
+from nearcast.model.placing import Facing, Placed, Whereabouts, placed
 from nearcast.model.predicates import Clause, Residual, Simple, SpatialResidual
 from nearcast.model.schema import UNKNOWN, Schema, X, Y, arranged
 from nearcast.model.subscriptions import Subscription
@@ -86,8 +87,8 @@ _NO_PLACE: PlainPlace = (NOWHERE, 0.0, 0.0, 0.0, 0.0)
 
 
 def fixed_region(
-    subscription: Subscription, at: Point | None, space: Space
-) -> Circle | Box | Polygon | None:
+    subscription: Subscription, at: Whereabouts, space: Space
+) -> Circle | Box | Polygon | Placed | None:
     """The region as it stands on the map; `Around` needs to be told where."""
     region = subscription.region
     if isinstance(region, Around):
@@ -95,10 +96,11 @@ def fixed_region(
             raise ValidationError(
                 "region", region, "Around follows a subscriber: say where with at=Point(…)"
             )
-        if not isinstance(at, Point):
+        if not isinstance(at, Point | Facing):
             raise ValidationError("at", at, "give a Point")
-        check_space(at, space, "at")
-        region = Circle(at.x, at.y, region.radius_m)
+        check_space(Point(at.x, at.y), space, "at")
+        check_space(region, space, "region")
+        return placed(region, at)
     if region is not None:
         check_space(region, space, "region")
     return region
@@ -108,7 +110,7 @@ def encode_subscription(
     subscription: Subscription,
     schema: Schema,
     space: Space,
-    at: Point | None = None,
+    at: Whereabouts = None,
     *,
     intern: bool = True,
 ) -> list[EncodedClause]:
@@ -138,7 +140,7 @@ Plain: TypeAlias = tuple[F8, PlainPlace]
 
 
 def plain_of(
-    subscription: Subscription, schema: Schema, space: Space, at: Point | None = None
+    subscription: Subscription, schema: Schema, space: Space, at: Whereabouts = None
 ) -> Plain | None:
     """The intervals and the place of a subscription that consists of nothing else."""
     filter, region = subscription.filter, subscription.region
@@ -231,7 +233,7 @@ def _check_clause(clause: Clause, space: Space) -> None:
 def _encode_clause(
     clause: Clause,
     words: frozenset[str],
-    regions: Sequence[Circle | Box | Polygon],
+    regions: Sequence[Circle | Box | Polygon | Placed],
     schema: Schema,
     space: Space,
     learn: bool,
@@ -244,7 +246,7 @@ def _encode_clause(
 def _encode_parts(
     predicates: _Predicates,
     words: frozenset[str],
-    every: Sequence[Circle | Box | Polygon],
+    every: Sequence[Circle | Box | Polygon | Placed],
     residuals: tuple[Residual, ...],
     schema: Schema,
     space: Space,

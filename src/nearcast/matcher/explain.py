@@ -184,7 +184,13 @@ def _shape_text(kind: int, f: Any) -> str:
         return f"location within {f[2]:g} m of ({f[0]:g}, {f[1]:g})"
     if kind == geometry.BOX:
         return f"location in the box ({f[0]:g}, {f[1]:g}) – ({f[2]:g}, {f[3]:g})"
-    return f"location in the polygon of {sum(int(n) for n in f[1 : 1 + int(f[0])])} points"
+    if kind == geometry.PLACED:
+        return f"location in the shape of {_corners(f[3:])} points about ({f[0]:g}, {f[1]:g})"
+    return f"location in the polygon of {_corners(f)} points"
+
+
+def _corners(polygon: Any) -> int:
+    return sum(int(n) for n in polygon[1 : 1 + int(polygon[0])])
 
 
 def _where(kind: int, floats: Any, place: Place, event: Event) -> str:
@@ -196,6 +202,9 @@ def _where(kind: int, floats: Any, place: Place, event: Event) -> str:
         if kind == geometry.CIRCLE:
             away = math.dist((floats[0], floats[1]), (event.location.x, event.location.y))
             return f"{here}, {away:g} away"
+        if kind == geometry.PLACED:
+            east, north = geometry.seen_from(*floats[:2], *place.floats, place.globe)
+            return f"{here}, {east:.6g} to the east and {north:.6g} to the north"
         return here
     return f"the event covers a {type(event.location).__name__.lower()}"
 

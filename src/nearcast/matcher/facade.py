@@ -61,6 +61,7 @@ from nearcast.matcher.subscription_lists import encode_objects
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.events import Event
 from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
+from nearcast.model.placing import Whereabouts, at_heading
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
 
@@ -262,25 +263,29 @@ class Matcher:
 
     # -- subscriptions ---------------------------------------------------------
 
-    def add_subscriptions(self, subscriptions: Subscriptions, *, at: Point | None = None) -> None:
+    def add_subscriptions(
+        self, subscriptions: Subscriptions, *, at: Point | None = None,
+        heading: float | None = None,
+    ) -> None:  # fmt: skip
         """Add all of them, or none: a bad one is a BatchError that names its row.
 
         Takes `Subscription` objects, or an Arrow table (or record batch) with the columns
         of `docs/wire.md`; ready `intervals` columns are the fast way. `at` says where
-        the subscriber of `Around` regions is.
+        the subscriber of `Around` regions is, and `heading` how they are turned.
         """
         self._require_subscriptions()
         given = bulk.listed(subscriptions, Subscription)
+        where = at_heading(at, heading)
         if isinstance(given, list):
-            self._add_objects(given, at)
+            self._add_objects(given, where)
         else:
-            self._add_table(given, at)
+            self._add_table(given, where)
 
     def _require_subscriptions(self) -> None:
         if self.entry.subscriptions is None:  # asking the registry takes as long as finding an id
             registry.require(self.entry.name, subscriptions=True)
 
-    def _add_objects(self, subscriptions: list[Subscription], at: Point | None) -> None:
+    def _add_objects(self, subscriptions: list[Subscription], at: Whereabouts) -> None:
         standing = self._standing
         with self._lock.change():
             if len(subscriptions) == 1 and self._add_plain(subscriptions[0], at):
@@ -305,7 +310,7 @@ class Matcher:
                     self._enter(np.concatenate([_NO_ROWS, *rows]))
             self._renew()
 
-    def _add_plain(self, subscription: Subscription, at: Point | None) -> bool:
+    def _add_plain(self, subscription: Subscription, at: Whereabouts) -> bool:
         """Add one that needs no preparation; whether it is such a one."""
         try:
             plain = self._plain(subscription, at)
@@ -334,7 +339,7 @@ class Matcher:
         self._renew()
         return True
 
-    def _move_plain(self, subscription: Subscription, at: Point | None) -> bool:
+    def _move_plain(self, subscription: Subscription, at: Whereabouts) -> bool:
         """Replace one by another that needs no preparation; whether it is such a one."""
         plain = self._plain(subscription, at)
         if plain is None:
@@ -369,7 +374,7 @@ class Matcher:
             self._lock.let_go()
         return True
 
-    def _plain(self, subscription: Subscription, at: Point | None) -> Plain | None:
+    def _plain(self, subscription: Subscription, at: Whereabouts) -> Plain | None:
         """What a subscription is that comes or moves without preparation."""
         if (
             self.max_bytes is None
@@ -404,7 +409,7 @@ class Matcher:
             self._standing.recycle()
 
     def _encode_all(
-        self, subscriptions: list[Subscription], at: Point | None
+        self, subscriptions: list[Subscription], at: Whereabouts
     ) -> list[list[EncodedClause]]:
         """Rows of all subscriptions, or BatchError for the first that cannot be added."""
         seen: set[str] = set()
@@ -423,14 +428,14 @@ class Matcher:
                 raise BatchError(i, error) from error
         return encoded
 
-    def check_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
+    def check_subscription(self, subscription: Subscription, *, at: Whereabouts = None) -> None:
         """Raise what `update_subscription` would raise, its id apart; changes nothing."""
         _check_type("subscription", subscription, Subscription)
         with self._lock.change(), suppress(_WithdrawnError), self.schema.attempt(self._lock.alone):
             encode_subscription(subscription, self.schema, self.space, at)
             raise _WithdrawnError
 
-    def _add_many(self, subscriptions: list[Subscription], at: Point | None) -> None:
+    def _add_many(self, subscriptions: list[Subscription], at: Whereabouts) -> None:
         """Add so many that they are arrays sooner than one by one; within `change`."""
         with self.schema.attempt(self._lock.alone):
             try:
@@ -441,7 +446,7 @@ class Matcher:
                 raise
         self._renew()
 
-    def _add_table(self, table: Any, at: Point | None) -> None:
+    def _add_table(self, table: Any, at: Whereabouts) -> None:
         with self._lock.change():
             with self.schema.attempt(self._lock.alone):
                 enter, wait = None, False
@@ -564,12 +569,14 @@ class Matcher:
                     standing.remove(slot)
             self._renew()
 
-    def update_subscription(self, subscription: Subscription, *, at: Point | None = None) -> None:
+    def update_subscription(
+        self, subscription: Subscription, *, at: Point | None = None, heading: float | None = None
+    ) -> None:
         """Replace a subscription, or move one whose region is `Around`; raises UnknownIdError."""
         _check_type("subscription", subscription, Subscription)
-        standing = self._standing
+        standing, where = self._standing, at_heading(at, heading)
         with self._lock.change():
-            if self._move_plain(subscription, at):
+            if self._move_plain(subscription, where):
                 return
             slot = standing.ids.find(subscription.id)
             expires = FOREVER if subscription.expires is None else subscription.expires
@@ -577,7 +584,7 @@ class Matcher:
             old = standing.rows_of(slot)
             with self.schema.attempt(self._lock.alone):
                 known = self.schema.memory_bytes()
-                clauses = encode_subscription(subscription, self.schema, self.space, at)
+                clauses = encode_subscription(subscription, self.schema, self.space, where)
                 if self.max_bytes is not None:
                     more = room.clause_bytes(clauses) - room.stored_bytes(standing.store, old)
                     learnt = self.schema.memory_bytes() - known
@@ -1013,33 +1020,38 @@ class Matcher:
         return ids
 
     def match_subscription(
-        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
-    ) -> list[str]:
+        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None,
+        heading: float | None = None,
+    ) -> list[str]:  # fmt: skip
         """The ids of the live events this subscription wants, sorted.
 
+        `at` says where the subscriber of an `Around` is, `heading` how its shape is turned.
         An event is live while `now < expires`. Time does not go back: an earlier `now` than one
         given before, or none, counts as that; before the first, nothing has expired.
         """
         with self._reading(self.entry.events):
-            rows = self._live_rows(subscription, now, at)
+            rows = self._live_rows(subscription, now, at_heading(at, heading))
             return self._live.ids.sorted_ids(self._live.slots_of(rows))
 
     def match_spots(
-        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None
-    ) -> Spots:
+        self, subscription: Subscription, now: Time | None = None, *, at: Point | None = None,
+        heading: float | None = None,
+    ) -> Spots:  # fmt: skip
         """Where the live events are that this subscription wants, those with a place.
 
         For who asks often and needs few of the ids: `event_ids` makes them.
         """
         with self._reading(self.entry.events):
-            return self._live.spots(self._live_rows(subscription, now, at))
+            return self._live.spots(
+                self._live_rows(subscription, now, at_heading(at, heading))
+            )
 
     def event_ids(self, numbers: npt.NDArray[np.int32]) -> list[str]:
         """The ids of live events by the numbers in `Spots`, as long as none was removed."""
         with self._reading(self.entry.events):
             return self._live.ids.ids_of(numbers)
 
-    def _live_rows(self, subscription: Subscription, now: Time | None, at: Point | None) -> Rows:
+    def _live_rows(self, subscription: Subscription, now: Time | None, at: Whereabouts) -> Rows:
         """The rows of the events that a subscription wants; within a reading."""
         if self.entry.events is None:
             registry.require(self.entry.name, events=True)
@@ -1052,7 +1064,7 @@ class Matcher:
                 self._live.remove(slot)
         return rows
 
-    def _wanted_rows(self, subscription: Subscription, at: Point | None, now: int) -> Rows:
+    def _wanted_rows(self, subscription: Subscription, at: Whereabouts, now: int) -> Rows:
         """The event rows that a subscription wants."""
         capabilities = self.entry.events
         assert capabilities is not None

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nearcast.kernels import geometry, plain
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Space
+from nearcast.model.placing import Facing, Placed
 
 __all__ = [
     "Bounds",
@@ -38,7 +39,7 @@ PlainPlace: TypeAlias = tuple[int, float, float, float, float]
 _WORLD: Bounds = (-180.0, -90.0, 180.0, 90.0)
 
 
-def shape_floats(place: Circle | Location) -> Shape:
+def shape_floats(place: Circle | Location | Placed) -> Shape:
     """A place in the encoding of the geometry kernels."""
     if isinstance(place, Point):
         return geometry.POINT, (place.x, place.y)
@@ -46,6 +47,8 @@ def shape_floats(place: Circle | Location) -> Shape:
         return geometry.CIRCLE, (place.x, place.y, place.radius_m)
     if isinstance(place, Box):
         return geometry.BOX, (place.xmin, place.ymin, place.xmax, place.ymax)
+    if isinstance(place, Placed):
+        return geometry.PLACED, (place.x, place.y, place.reach_m, *shape_floats(place.shape)[1])
     numbers = [float(len(place.rings)), *(float(len(ring)) for ring in place.rings)]
     for ring in place.rings:
         for x, y in ring:
@@ -68,8 +71,10 @@ def pieces(bounds: Bounds, space: Space) -> list[Bounds]:
     return found
 
 
-def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
+def index_boxes(region: Circle | Box | Polygon | Placed, space: Space) -> list[Bounds]:
     """The boxes that cover a region: one, or two where it crosses the antimeridian."""
+    if isinstance(region, Placed):
+        return _placed_boxes(region, space)
     if isinstance(region, Circle):
         if space == "planar":
             return [_around(region.x, region.y, region.radius_m)]
@@ -83,7 +88,7 @@ def index_boxes(region: Circle | Box | Polygon, space: Space) -> list[Bounds]:
 
 
 def plain_place(
-    region: Circle | Box | Polygon | Around, space: Space, at: Point | None
+    region: Circle | Box | Polygon | Around, space: Space, at: Point | Facing | None
 ) -> PlainPlace | None:
     """A region that is right as it stands, for `kernels.plain`; None for others.
 
@@ -97,16 +102,33 @@ def plain_place(
             return None
         return plain.BOXED, xmin, ymin, xmax, ymax
     if isinstance(region, Circle):
-        x, y = region.x, region.y
-    elif isinstance(region, Around) and isinstance(at, Point):
-        x, y = at.x, at.y
+        x, y, radius = region.x, region.y, region.radius_m
+    elif isinstance(region, Around) and region.radius_m is not None and isinstance(at, Point):
+        x, y, radius = at.x, at.y, region.radius_m
     else:
         return None
     if space == "planar":
-        return plain.DISC, x, y, region.radius_m, 0.0
+        return plain.DISC, x, y, radius, 0.0
     if -180 <= x <= 180 and -90 <= y <= 90:
-        return plain.CAP, x, y, region.radius_m, 0.0
+        return plain.CAP, x, y, radius, 0.0
     return None
+
+
+def _placed_boxes(region: Placed, space: Space) -> list[Bounds]:
+    """Boxes of the shape of somebody: on the globe, of a cap round the middle of its own box.
+
+    Distances look no shorter on a map than they are, so a cap as wide as the farthest corner looks
+    holds every place of the shape.
+    """
+    xmin, ymin, xmax, ymax = region.shape.bounds
+    if space == "planar":
+        more = 1e-12 * (region.reach_m + abs(region.x) + abs(region.y))
+        x, y = region.x, region.y
+        return [(x + xmin - more, y + ymin - more, x + xmax + more, y + ymax + more)]
+    u, v = (xmin + xmax) / 2, (ymin + ymax) / 2
+    far = max(math.hypot(a - u, b - v) for a, b in region.shape.exterior)
+    lon, lat = geometry.undrawn(u, v, region.x, region.y)
+    return pieces(_cap_bounds(lon, lat, far * (1 + 1e-9) + 1e-6), space)
 
 
 def _around(x: float, y: float, radius: float) -> Bounds:

@@ -21,7 +21,8 @@ from nearcast.matcher.encode import EncodedClause, encode_subscription, fixed_re
 from nearcast.matcher.looks import Places, box_ends
 from nearcast.matcher.pieces import PIECE, Intervals, Piece, arranged_piece, learnt_piece
 from nearcast.matcher.places import index_boxes
-from nearcast.model.geometry import Box, Circle, Point, Space
+from nearcast.model.geometry import Box, Circle, Space
+from nearcast.model.placing import Whereabouts
 from nearcast.model.predicates import Simple
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
@@ -34,7 +35,7 @@ _MANY = 1000  # predicates beyond which it does not matter how long encoding tak
 
 
 def encode_objects(
-    subscriptions: Sequence[Subscription], schema: Schema, space: Space, at: Point | None
+    subscriptions: Sequence[Subscription], schema: Schema, space: Space, at: Whereabouts
 ) -> SubscriptionDraft:
     """Many subscriptions in the schema's codes; BatchError for one that cannot be encoded."""
     import pyarrow as pa
@@ -58,7 +59,7 @@ def encode_objects(
 class _Drawn:
     """Objects on their way to arrays; those that have more to them are made by hand."""
 
-    def __init__(self, schema: Schema, space: Space, at: Point | None, size: int) -> None:
+    def __init__(self, schema: Schema, space: Space, at: Whereabouts, size: int) -> None:
         self.schema, self.space, self.at = schema, space, at
         self.counts, self.word_counts = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
         self.by_hand = np.zeros(size, bool)

@@ -16,6 +16,7 @@ from nearcast.errors import ValidationError
 
 __all__ = [
     "SPACES",
+    "WIDEST_SHAPE",
     "Around",
     "Box",
     "Circle",
@@ -31,6 +32,8 @@ __all__ = [
 Space = Literal["globe", "planar"]
 SPACES: tuple[Space, ...] = get_args(Space)
 Ring: TypeAlias = tuple[tuple[float, float], ...]
+#: How far a shape that follows somebody may reach: a quarter of the way round the globe.
+WIDEST_SHAPE: dict[Space, float] = {"globe": 6_371_008.8 * math.pi / 2, "planar": 1e140}
 GivenRing: TypeAlias = Iterable["Point | Sequence[float]"]
 """A ring as people write it: pairs or points, open or closed."""
 
@@ -152,14 +155,49 @@ class Polygon:
         return min(xs), min(ys), max(xs), max(ys)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Around:
-    """The circle of `radius_m` that follows its subscriber."""
+    """What follows its subscriber: the circle of `radius_m`, or a shape of any form.
 
-    radius_m: float
+    A shape is a polygon in metres about the subscriber, x to the east and y to the north (units,
+    on a plane). It is drawn for somebody who looks north; with `turns` it is turned to the last
+    heading. See `nearcast.model.placing` for where it lies on the map.
+
+    >>> Around(shape=Polygon([(-50, 0), (50, 0), (50, 2000), (-50, 2000)]), turns=True).turns
+    True
+    """
+
+    radius_m: float | None = None
+    shape: Polygon | None = None
+    turns: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius_m", _radius(self.radius_m))
+        if self.shape is None:
+            if self.radius_m is None:
+                raise ValidationError("radius_m", None, "give a radius_m, or a shape")
+            object.__setattr__(self, "radius_m", _radius(self.radius_m))
+        elif self.radius_m is not None:
+            raise ValidationError("shape", self.shape, "give a radius_m or a shape, not both")
+        elif not isinstance(self.shape, Polygon):
+            remedy = "give a Polygon of (east, north) in metres about the subscriber"
+            raise ValidationError("shape", self.shape, remedy)
+        if not isinstance(self.turns, bool):
+            raise ValidationError("turns", self.turns, "give True or False")
+        if self.turns and self.shape is None:
+            raise ValidationError("turns", True, "a circle looks the same all round: give a shape")
+
+    def __repr__(self) -> str:
+        if self.shape is None:
+            return f"Around(radius_m={self.radius_m!r})"
+        return f"Around(shape={self.shape!r}, turns={self.turns!r})"
+
+    @property
+    def reach_m(self) -> float:
+        """How far it reaches from its subscriber: the radius, or the farthest corner's distance."""
+        if self.shape is None:
+            assert self.radius_m is not None
+            return self.radius_m
+        return max(math.hypot(x, y) for x, y in self.shape.exterior)
 
 
 Region: TypeAlias = Circle | Box | Polygon | Around
@@ -218,6 +256,9 @@ def _within_reason(exterior: Ring, holes: tuple[Ring, ...]) -> tuple[Ring, tuple
 def check_space(place: Region | Location, space: Space, field: str) -> None:
     """Refuse a place that cannot exist in `space`, naming the field that is wrong."""
     if isinstance(place, Around):
+        if place.shape is not None and not place.reach_m <= WIDEST_SHAPE[space]:
+            remedy = f"no corner may be farther from the subscriber than {WIDEST_SHAPE[space]:.4g}"
+            raise ValidationError(f"{field}.shape", place.reach_m, remedy)
         return
     if space == "planar":
         if isinstance(place, Box) and place.xmin > place.xmax:

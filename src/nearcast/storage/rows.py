@@ -223,6 +223,8 @@ def _place(place: Location | Region | None) -> Any:
             return [x, y, radius_m]
         case Box(xmin, ymin, xmax, ymax):
             return [xmin, ymin, xmax, ymax]
+        case Around(shape=Polygon(rings=rings), turns=turns):
+            return {"around": rings, "turns": turns}
         case Around(radius_m):
             return [radius_m]
         case Polygon():
@@ -235,8 +237,9 @@ def _placed(row: Any) -> Any:
     if row is None:
         return None
     if isinstance(row, dict):
-        exterior, *holes = row["rings"]
-        return Polygon(exterior, holes)
+        exterior, *holes = row.get("rings") or row["around"]
+        polygon = Polygon(exterior, holes)
+        return polygon if "rings" in row else Around(shape=polygon, turns=row["turns"])
     return _KINDS[len(row)](*row)
 
 

@@ -334,6 +334,8 @@ def _region_numbers(region: Region | None) -> dict[str, float]:
     if isinstance(region, Circle):
         return {"lon": region.x, "lat": region.y, "radius_m": region.radius_m}
     if isinstance(region, Around):
+        if region.radius_m is None:
+            raise ValidationError("region", region, "a shape that follows has no columns: use JSON")
         return {"radius_m": region.radius_m}
     if isinstance(region, Box):
         return {name: getattr(region, name) for name in _CORNERS}

@@ -70,7 +70,10 @@ def region_to_json(region: Region) -> dict[str, Any]:
         centre = [region.x, region.y]
         return {"type": "Circle", "coordinates": centre, "radius_m": region.radius_m}
     if isinstance(region, Around):
-        return {"type": "Around", "radius_m": region.radius_m}
+        if region.shape is None:
+            return {"type": "Around", "radius_m": region.radius_m}
+        shape = location_to_json(region.shape)
+        return {"type": "Around", "shape": shape, "turns": region.turns}
     return location_to_json(region)
 
 
@@ -124,14 +127,28 @@ def region_from_json(given: object, space: Space, field: str) -> Region:
         x, y = _position(geometry.get("coordinates"), f"{field}.coordinates")
         region: Region = _made(field, Circle, x, y, geometry.get("radius_m"))
     elif kind == "Around":
-        refuse_unknown(geometry, ("type", "radius_m"), field)
-        region = _made(field, Around, geometry.get("radius_m"))
+        refuse_unknown(geometry, ("type", "radius_m", "shape", "turns"), field)
+        region = _around(geometry, field)
     elif kind in ("Polygon", "MultiPolygon"):
         region = _area_from_json(geometry, space, field)
     else:
         raise ValidationError(f"{field}.type", kind, f"give {_REGION_KINDS}")
     check_space(region, space, field)
     return region
+
+
+def _around(geometry: Mapping[str, Any], field: str) -> Around:
+    given, shape = geometry.get("shape"), None
+    if given is not None:
+        at = f"{field}.shape"
+        drawn = members(given, at, "a Polygon of metres east and north of the subscriber")
+        if drawn.get("type") != "Polygon" or "bbox" in drawn:
+            raise ValidationError(f"{at}.type", drawn.get("type"), "give a Polygon without a bbox")
+        found = _area_from_json(drawn, "planar", at)
+        assert isinstance(found, Polygon)
+        shape = found
+    turns = geometry.get("turns")
+    return _made(field, Around, geometry.get("radius_m"), shape, False if turns is None else turns)
 
 
 def _area_from_json(geometry: Mapping[str, Any], space: Space, field: str) -> Box | Polygon:
