@@ -260,7 +260,8 @@ def azimuthal_equidistant(lon0: float, lat0: float) -> Project:
         phi, turn = math.radians(lat), math.radians(short)
         east = math.cos(phi) * math.sin(turn)
         north = math.cos(phi0) * math.sin(phi) - math.sin(phi0) * math.cos(phi) * math.cos(turn)
-        distance, length = haversine(lon0, lat0, lon, lat), math.hypot(east, north)
+        distance = EARTH_RADIUS_M * central_angle(0.0, lat0, short, lat)
+        length = math.hypot(east, north)
         if length == 0:
             return 0.0, distance  # the centre, or its antipode, which has no bearing
         return distance * (east / length), distance * (north / length)
@@ -363,9 +364,7 @@ def _moments(ring: Ring) -> tuple[Fraction, Fraction, Fraction]:
 # --- places, in a space ---------------------------------------------------------------------------
 
 
-def place_in_region(
-    place: Location, region: Circle | Box | Polygon | Seen, space: str
-) -> bool:
+def place_in_region(place: Location, region: Circle | Box | Polygon | Seen, space: str) -> bool:
     """Whether an event's place meets a region."""
     if isinstance(region, Seen):
         return in_seen(place, region, space)

@@ -197,9 +197,7 @@ def test_distances_are_those_of_the_definition(space: Space, data) -> None:
     kind, floats = shape_floats(place)
     import numpy as np
 
-    found = geometry.placed_distance(
-        np.array(mine), 0, kind, np.array(floats), 0, space == "globe"
-    )
+    found = geometry.placed_distance(np.array(mine), 0, kind, np.array(floats), 0, space == "globe")
     wanted = oracle_geometry.seen_distance(place, seen, space)
     assert found == pytest.approx(wanted, rel=1e-9, abs=1e-5 if space == "globe" else 1e-12)
 

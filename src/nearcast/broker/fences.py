@@ -17,6 +17,7 @@ from nearcast.fences.watch import MAX_OBJECTS
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Point, Space
+from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Fences"]
@@ -24,7 +25,8 @@ __all__ = ["Fences"]
 #: Places of subscribers without fences that are remembered, the newest ones.
 _MOST_PLACES = 10_000
 
-_Move: TypeAlias = tuple[str, Point]
+#: Who, where, and the heading if one was said.
+_Move: TypeAlias = tuple[str, Point, float | None]
 _end = attrgetter("end")
 
 
@@ -50,7 +52,9 @@ class Fences:
         """Live events that are held."""
         self._ends: dict[str, Micros] = {}
         """When live events ended that do not say it."""
-        self._places: dict[str, Point] = {}
+        self._places: dict[str, Facing] = {}
+        self._said: dict[str, float] = {}
+        """Headings, as they were said last; places may wait."""
         self._followed: dict[str, int] = {}
         self._ending: dict[str, Micros] = {}
         self._next_ends: list[tuple[Micros, str]] = []
@@ -190,27 +194,39 @@ class Fences:
         if retracted:
             self._watch.retract(event)
 
-    def move(self, subscriber: str, place: Point, now: Micros | None) -> list[Crossing]:
+    def move(
+        self, subscriber: str, place: Point, heading: float | None, now: Micros | None
+    ) -> list[Crossing]:
         """A subscriber is somewhere; the regions that follow them are, too."""
-        return self.move_many([(subscriber, place)], now)
+        return self.move_many([(subscriber, place, heading)], now)
 
     def move_many(self, moves: Sequence[_Move], now: Micros | None) -> list[Crossing]:
         """The same for several; what the n-th brings is of steps 2 n + 1 and 2 n + 2."""
+        for subscriber, _, heading in moves:
+            if heading is not None:
+                self._said[subscriber] = float(heading)
         if self._hold and now is not None:
             for each in moves:
                 self._keep(now, each)
             return []
-        for each in moves:
-            self._put(*each)
         at = 0 if now is None else now
-        return self._watch.move_many([(*each, at) for each in moves])
+        return self._watch.move_many([(each[0], self._put(*each), at) for each in moves])
 
-    def _put(self, subscriber: str, place: Point) -> None:
-        self._places.pop(subscriber, None)
-        self._places[subscriber] = place
+    def heading_of(self, subscriber: str) -> float | None:
+        """The last heading that a subscriber said, be it held back; None: none is remembered."""
+        return self._said.get(subscriber)
+
+    def _put(self, subscriber: str, place: Point, heading: float | None) -> Facing:
+        """Remember where somebody is, and the heading that they said last."""
+        old = self._places.pop(subscriber, None)
+        if heading is None:
+            heading = 0.0 if old is None else old.heading
+        facing = self._places[subscriber] = Facing(place.x, place.y, float(heading))
         if len(self._places) - len(self._followed) > _MOST_PLACES:
             oldest = next(name for name in self._places if name not in self._followed)
             del self._places[oldest]
+            self._said.pop(oldest, None)
+        return facing
 
     def _keep(self, moment: Micros, what: Event | Fence | _Move) -> None:
         self._received += 1
@@ -246,8 +262,7 @@ class Fences:
                 return []
             del self._coming[what.id]
             return self._begin(what, now)
-        self._put(*what)
-        return self._watch.move(*what, at)
+        return self._watch.move(what[0], self._put(*what), at)
 
     def reach(self, until: Micros, *, closing: bool) -> None:
         """Everything due before a moment has happened; `closing`: and then."""
@@ -269,10 +284,12 @@ class Fences:
         ids, self._begun = self._begun, []
         return [self._watch.known_fence(id) for id in ids if id in self._watch]
 
-    def load(self, saved: Saved, places: dict[str, Point]) -> None:
+    def load(self, saved: Saved, places: Sequence[_Move]) -> None:
         """Go on where another left off."""
-        for subscriber, place in places.items():
-            self._put(subscriber, place)
+        for subscriber, place, heading in places:
+            self._put(subscriber, place, heading)
+            if heading is not None:
+                self._said[subscriber] = heading
         for known in saved.fences:
             self._note(known.fence)
         self._before, self._closed = saved.before, saved.closed

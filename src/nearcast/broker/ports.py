@@ -149,6 +149,8 @@ class Moved:
     subscriber: str
     place: Point
     at: Micros
+    heading: float | None = None
+    """The last heading that was said, then or before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -629,7 +629,7 @@ class Service:
     def _go(self, moves: Sequence[Move]) -> None:
         """Subscribers are at new places, one after the other."""
         now = self._moment
-        told = self._fences.move_many([move[:2] for move in moves], self.now)
+        told = self._fences.move_many([move[:3] for move in moves], self.now)
         by_move = {i: [*those] for i, those in groupby(told, _move_of)}
         for i, (subscriber, place, heading, speed, epoch) in enumerate(moves):
             heard = self._tracker.heard(subscriber, place, now, heading, speed, epoch)
@@ -643,7 +643,7 @@ class Service:
                 self._draft.requests.pop(subscriber, None)
             if i in by_move:
                 self._report(by_move[i])
-            self._note(Moved, subscriber, place, now)
+            self._note(Moved, subscriber, place, now, self._fences.heading_of(subscriber))
 
     def impact_region(self, subscriber: str) -> Impact | None:
         """Where a new event would make the broker ask this subscriber; None: nowhere yet."""
@@ -878,7 +878,7 @@ class Service:
         self._patterns.wait(self._timeline.hold)
         self._since_saved = len(state.inputs)
         for moved in sorted(state.places.values(), key=lambda each: each.at):
-            self._tracker.moved(moved.subscriber, moved.place, moved.at)
+            self._tracker.moved(moved.subscriber, moved.place, moved.at, heading=moved.heading)
         for id in following:
             self._join(self._subscriptions[id])
         self._restore_fences(state)
@@ -890,7 +890,7 @@ class Service:
             tuple(state.fences.values()), tuple(state.objects.values()), before, closed
         )
         places = sorted(state.places.values(), key=lambda each: each.at)
-        self._fences.load(saved, {moved.subscriber: moved.place for moved in places})
+        self._fences.load(saved, [(m.subscriber, m.place, m.heading) for m in places])
         for fence in self._fences:
             if fence.expires is not None:
                 self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)

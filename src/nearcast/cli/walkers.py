@@ -154,7 +154,7 @@ class _Walk:
             for offer in self.wanted[subscription.id]:
                 assert isinstance(offer.location, Point)
                 gap = globe.haversine_m(lon[:, i], lat[:, i], offer.location.x, offer.location.y)
-                near = (gap <= subscription.region.radius_m) & (times >= (offer.end or 0))
+                near = (gap <= subscription.region.reach_m) & (times >= (offer.end or 0))
                 if offer.expires is not None:
                     near &= times < offer.expires
                 if near.any():
@@ -243,7 +243,7 @@ def _pictures(walk: _Walk) -> list[Picture]:
     assert isinstance(subscription.region, Around)
     caption = (
         f"One person's safe region (dark): there the phone keeps silent. A new offer that this "
-        f"person wants within {subscription.region.radius_m:,.0f} m of it, in the impact region "
+        f"person wants within {subscription.region.reach_m:,.0f} m of it, in the impact region "
         "(light), makes the broker ask"
     )
     return [region_map(lon, lat, kind, np.array(spots).reshape(-1, 2), path, caption)]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from nearcast.kernels import geometry
-from nearcast.matcher.places import Bounds, index_boxes, pieces, shape_floats
-from nearcast.model.geometry import Box, Circle, Polygon, Space
+from nearcast.matcher.places import Bounds, Shape, index_boxes, pieces, shape_floats
+from nearcast.model.geometry import Around, Box, Circle, Point, Polygon, Space
+from nearcast.model.placing import placed
 
-__all__ = ["FixedRegion", "boxes_of", "region_of"]
+__all__ = ["FixedRegion", "boxes_of", "region_of", "roaming_floats"]
 
 FixedRegion = Circle | Box | Polygon
 _QUARTER_M = geometry.EARTH_RADIUS_M * math.pi / 2
@@ -40,6 +41,15 @@ def boxes_of(region: FixedRegion, margin_m: float, space: Space) -> list[Bounds]
     radius = (far + margin_m) * (1 + 1e-9) + 1e-6
     cap = geometry.cap_bounds((lon + 180.0) % 360.0 - 180.0, lat, radius)
     return pieces((cap[0], cap[1], cap[2], cap[3]), space)
+
+
+def roaming_floats(region: Around) -> Shape:
+    """The floats of a region that follows somebody, who is not placed yet.
+
+    Those of a shape that turns stand there twice: as it is turned, and as it was drawn.
+    """
+    kind, floats = shape_floats(placed(region, Point(0.0, 0.0)))
+    return kind, (*floats, *floats[3:]) if region.turns else floats
 
 
 def region_of(kind: int, floats: Any, offset: int) -> FixedRegion:

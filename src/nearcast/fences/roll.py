@@ -11,11 +11,10 @@ from nearcast.fences.arrays import Arrays
 from nearcast.fences.groups import Group, Groups, key_of
 from nearcast.fences.kernels import ground
 from nearcast.fences.kernels import tables as t
-from nearcast.fences.regions import boxes_of, region_of
+from nearcast.fences.regions import boxes_of, region_of, roaming_floats
 from nearcast.index.columns import Spans
-from nearcast.kernels import geometry
 from nearcast.matcher.ids import IdTable
-from nearcast.matcher.places import shape_floats
+from nearcast.matcher.places import Bounds, shape_floats
 from nearcast.model.fences import TRANSITIONS, Fence
 from nearcast.model.geometry import Around, Space
 
@@ -100,8 +99,9 @@ class Roll:
         if fence.margin_m and flags & (t.CROSS | t.OUTSIDE):
             flags |= t.DOUBTS
         if isinstance(region, Around):
-            floats: tuple[float, ...] = (0.0, 0.0, region.radius_m)
-            kind, boxes = geometry.CIRCLE, []
+            kind, floats = roaming_floats(region)
+            boxes: list[Bounds] = []
+            flags |= t.TURNS if region.turns else 0
         else:
             kind, floats = shape_floats(region)
             margin = fence.margin_m if flags & t.DOUBTS else 0.0
@@ -211,7 +211,7 @@ class Roll:
         tables = self._arrays.tables
         offset, box, run = tables.fences[row, [t.OFFSET, t.BOX, t.RUN]].tolist()
         if isinstance(fence.region, Around):
-            size, reserved = 3, 3
+            size, reserved = len(roaming_floats(fence.region)[1]), 3
         else:
             size = len(shape_floats(fence.region)[1])
             margin = fence.margin_m if tables.fences[row, t.FLAGS] & t.DOUBTS else 0.0

@@ -25,6 +25,7 @@ from nearcast.kernels import region_grid
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence, object_of
 from nearcast.model.geometry import Around, Circle, Point, Space
+from nearcast.model.placing import Facing, turn_of
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["MAX_OBJECTS", "Crossing", "Live", "Position", "Positions", "Watch"]
@@ -38,6 +39,8 @@ _FEW = 256
 #: Positions that are located together; those of several pieces on all cores.
 _PIECE = 8192
 _NO_ROWS = np.zeros(0, np.int32)
+#: How far from each other a piece of an edge of 1° and its ends may look on a map of the globe.
+_BENT_M = 200_000.0
 
 
 class Watch:
@@ -113,7 +116,7 @@ class Watch:
     # -- fences ------------------------------------------------------------------
 
     def add(
-        self, fence: Fence, live: Live, now: Micros = NEVER, place: Point | None = None
+        self, fence: Fence, live: Live, now: Micros = NEVER, place: Facing | None = None
     ) -> list[Crossing]:
         """A fence begins; told of the objects inside whose last position is live.
 
@@ -134,8 +137,9 @@ class Watch:
             found = self._inside(fence, group, live)
         else:
             self._follow(fence, row, group, place)
-            at = None if place is None else Circle(place.x, place.y, region.radius_m)
-            found = _NO_ROWS if at is None else self._inside(fence, group, live, at)
+            found = _NO_ROWS
+            if place is not None:
+                found = self._inside(fence, group, live, self._surroundings(region, place))
         if found.size:
             while lacking := beginnings.begin(self._arrays.packed, row, found, 1, self._globe):
                 self._arrays.room(lacking)
@@ -183,6 +187,17 @@ class Watch:
                 tracks.add(track)
         return np.fromiter(tracks, np.int32, len(tracks))
 
+    def _surroundings(self, region: Around, place: Facing) -> Circle:
+        """A circle that meets whatever a region does.
+
+        A place with an area may meet a shape and miss the circle round it by what its edges, in
+        pieces of 1°, are bent on the globe.
+        """
+        reach = region.reach_m
+        if region.shape is not None:
+            reach = reach * (1 + 1e-9) + (_BENT_M if self._globe else 1e-9 * _size_of(place))
+        return Circle(place.x, place.y, reach)
+
     def _doubt(self, row: int) -> None:
         while lacking := beginnings.doubt(self._arrays.packed, row, self._globe):
             self._arrays.room(lacking)
@@ -210,7 +225,7 @@ class Watch:
 
     # -- regions that move ---------------------------------------------------------
 
-    def _follow(self, fence: Fence, row: int, group: Group, place: Point | None) -> None:
+    def _follow(self, fence: Fence, row: int, group: Group, place: Facing | None) -> None:
         """A region that follows its subscriber; its group's objects stand in cells from now on."""
         assert fence.subscriber is not None
         assert isinstance(fence.region, Around)
@@ -218,7 +233,7 @@ class Watch:
         group.following += 1
         tables = self._arrays.tables
         if tables.groups[group.row, t.WIDTH] < 0:
-            box = judging.circle_box(0.0, 0.0, max(fence.region.radius_m, 1e-3), self._globe)
+            box = judging.circle_box(0.0, 0.0, max(fence.region.reach_m, 1e-3), self._globe)
             width = min(int(region_grid.width_of(*box)), region_grid.WIDTHS - 1)
             tables.groups[group.row, t.WIDTH] = width
             self._arrays.track_cells(len(group.objects) + 1)
@@ -226,9 +241,10 @@ class Watch:
         if place is not None:
             self._set_place(row, place)
 
-    def _set_place(self, row: int, place: Point) -> None:
+    def _set_place(self, row: int, place: Facing) -> None:
         """Where a new region is; nobody is told."""
-        while lacking := ground.settle(self._arrays.packed, row, place.x, place.y, self._globe):
+        given = row, place.x, place.y, *turn_of(place.heading), self._globe
+        while lacking := ground.settle(self._arrays.packed, *given):
             self._arrays.room(lacking)
 
     def _unfollow(self, fence: Fence, row: int, group: Group) -> None:
@@ -242,30 +258,30 @@ class Watch:
                 places.unlink_track(self._arrays.packed, track)
             self._arrays.tables.groups[group.row, t.WIDTH] = -1
 
-    def move(self, subscriber: str, place: Point, at: Micros) -> list[Crossing]:
+    def move(self, subscriber: str, place: Facing, at: Micros) -> list[Crossing]:
         """A subscriber is somewhere else, and so are the regions that follow them."""
         return self.move_many([(subscriber, place, at)])
 
-    def move_many(self, moved: Sequence[tuple[str, Point, Micros]]) -> list[Crossing]:
+    def move_many(self, moved: Sequence[tuple[str, Facing, Micros]]) -> list[Crossing]:
         """Moves in order; as one by one, only faster."""
         if not self._followers:
             return []
         known = self._followers
         made = [
-            (row, place.x, place.y, at, number)
+            (row, place.x, place.y, *turn_of(place.heading), at, number)
             for number, (subscriber, place, at) in enumerate(moved)
             for row in known.get(subscriber, ())
         ]
         if not made:
             return []
-        rows, xs, ys, ats, numbers = zip(*made, strict=True)
+        rows, *where, ats, numbers = zip(*made, strict=True)
         fences = np.array(rows, np.int64)
         tables = self._arrays.tables
         doubting = (tables.fences[fences, t.FLAGS] & t.DOUBTS != 0) & (
             tables.fences[fences, t.PLACED] == 0
         )
         of = np.array(numbers, np.int64)
-        given = fences, np.array(xs), np.array(ys), np.array(ats, np.int64), of
+        given = fences, *map(np.array, where), np.array(ats, np.int64), of
         stops = [*(np.flatnonzero(doubting) + 1).tolist(), len(fences)]
         done = 0
         for stop in stops:
@@ -464,7 +480,7 @@ class Watch:
             int(counters[t.BEFORE]), int(counters[t.CLOSED]),
         )  # fmt: skip
 
-    def load(self, saved: Saved, at: Mapping[str, Point] = MappingProxyType({})) -> None:
+    def load(self, saved: Saved, at: Mapping[str, Facing] = MappingProxyType({})) -> None:
         """Go on where another left off; this one has no fences yet. `at`: where subscribers are."""
         self.reach(saved.before, saved.closed)
         for known in sorted(saved.fences, key=lambda each: each.number):
@@ -497,3 +513,7 @@ class Watch:
             of = self._roll.row_of(visit.fence_id), track, state, visit.entered
             while lacking := beginnings.recall(self._arrays.packed, *of):
                 self._arrays.room(lacking)
+
+
+def _size_of(place: Facing) -> float:
+    return 1.0 + abs(place.x) + abs(place.y)

@@ -1042,9 +1042,7 @@ class Matcher:
         For who asks often and needs few of the ids: `event_ids` makes them.
         """
         with self._reading(self.entry.events):
-            return self._live.spots(
-                self._live_rows(subscription, now, at_heading(at, heading))
-            )
+            return self._live.spots(self._live_rows(subscription, now, at_heading(at, heading)))
 
     def event_ids(self, numbers: npt.NDArray[np.int32]) -> list[str]:
         """The ids of live events by the numbers in `Spots`, as long as none was removed."""

@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from nearcast.mobility import kernels
+from nearcast.mobility.forms import stamp_bars
 from nearcast.mobility.grid import Grid, fits, local_window
 from nearcast.mobility.plane import EARTH_RADIUS_M, FARTHEST_M, Plane
 from nearcast.mobility.safe_region import Bar, Disc, single_bar, single_disc
@@ -66,7 +67,7 @@ def _built(s: Situation, look: Look) -> Built:
     shapes = _ECCENTRICITIES if directed else _ECCENTRICITIES[:1]
     place = np.array([s.x]), np.array([s.y])
     density = float(s.rates(*place)[0])
-    least = max(s.scale / 64, s.speed * 0.5)
+    least = max(s.grain / 64, s.speed * 0.5)
     most = min(max(64 * s.scale, 600 * s.speed), FARTHEST_M / 12)
     if s.space == "planar":
         most = max(64 * s.scale, 600 * s.speed)
@@ -74,9 +75,9 @@ def _built(s: Situation, look: Look) -> Built:
     for _ in range(_ROUNDS):
         if crowd is None:
             crowd = _crowd(look(s.x, s.y, look_to + s.radius), look_to + s.radius)
-        deliveries = 2 * s.radius * s.speed * crowd
+        deliveries = 2 * s.breadth * s.speed * crowd
         e, size, _ = kernels.best_shape(
-            s.speed, density, s.radius, deliveries, cosine, weight, shapes, least, most
+            s.speed, density, s.breadth, deliveries, cosine, weight, shapes, least, most
         )
         e, size = _bounded(float(e), float(size), most)
         best = _attempt(s, look, e, size, deliveries, cosine, weight, most)
@@ -88,7 +89,7 @@ def _built(s: Situation, look: Look) -> Built:
 
 def _crowd(seen: Obstacles, radius: float) -> float:
     """How many obstacles there are by area."""
-    return (seen.x.size + len(seen.shapes)) / (math.pi * radius * radius)
+    return seen.size / (math.pi * radius * radius)
 
 
 def _bounded(e: float, size: float, most: float) -> tuple[float, float]:
@@ -110,9 +111,9 @@ def _attempt(
         more = slack(s)
         far = limit + s.radius + grid.cell
         seen = look(*grid.plane.from_map(*centre), far)
-        crowded = seen.x.size > 40 * MOST_DISCS  # it ends at the next few discs anyway
+        crowded = seen.size > 40 * MOST_DISCS  # it ends at the next few discs anyway
         coarse = bool(seen.shapes) and 1.5 * grid.cell > s.radius  # no bar is tested exactly
-        if (crowded or coarse) and size > s.scale / 32 and tries + 1 < _ROUNDS:
+        if (crowded or coarse) and size > s.grain / 32 and tries + 1 < _ROUNDS:
             size /= 2
             continue
         built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), e, deliveries,
@@ -137,7 +138,7 @@ def _window(
         outer = known + s.radius * plane.stretch + 4 * cell
         if math.hypot(*centre) + 1.5 * outer <= plane.reach_m:
             return s.lattice.window(*centre, outer), centre, known
-    cell = max(min(s.scale / 4, size / 8), (half + s.radius / 2) / 48)
+    cell = max(min(s.grain / 4, size / 8), (half + s.radius / 2) / 48)
     known = half + 2 * cell
     outer = known + s.radius * 1.13 + 4 * cell
     reach = shift + 1.5 * outer
@@ -154,40 +155,66 @@ def _grown(
 ) -> tuple[Built, bool]:  # fmt: skip
     u, v = grid.plane.to_map(s.x, s.y)
     seen = _nearest_first(seen, u, v)
-    discs, bars = min(MOST_DISCS, seen.x.size), min(MOST_DISCS, len(seen.bars))
-    state = states_of(grid, seen, discs, bars)
-    half = kernels.stamp_of(s.radius * grid.plane.stretch + more, grid.cell)
+    state = states_of(grid, seen, MOST_DISCS, MOST_DISCS)
+    stamp = _stamp(s, grid, more)
     beta = -1.0 if s.beta is None else s.beta
     safe, impact, at_limit = kernels.grow(
-        grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, half,
+        grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, stamp,
         rates_on(grid, s.rates), 2, *s.ahead, e, s.radius, s.speed, deliveries, cosine, weight,
         beta, *centre, limit - grid.cell, _MOST_CELLS,
     )  # fmt: skip
     size = math.sqrt(safe.size / math.pi) * grid.cell
-    near = _touching(grid, safe, seen, discs, bars)
+    near = _touching(grid, safe, seen)
     return cell_built(grid, safe, impact, size, *near), bool(at_limit)
+
+
+def _stamp(s: Situation, grid: Grid, more: float) -> np.ndarray:
+    """Where events may be that somebody in a cell is told of, cell by cell."""
+    plane, cell = grid.plane, grid.cell
+    whole = kernels.stamp_of(s.radius * plane.stretch + more, cell)
+    if not s.forms:
+        return kernels.both_ways(whole)  # type: ignore[no-any-return]
+    stamp = np.tile(np.array([1, 0], np.int64), (whole.size, 1))
+    rest = -1.0 if s.round_radius is None else s.round_radius
+    if rest >= 0.0:
+        inner = kernels.both_ways(kernels.stamp_of(rest * plane.stretch + more, cell))
+        rim = (whole.size - len(inner)) // 2
+        stamp[rim : rim + len(inner)] = inner
+    for form in s.forms:
+        bars = stamp_bars(form, plane)
+        if bars is None:
+            return kernels.both_ways(whole)  # type: ignore[no-any-return]
+        bars = bars.copy()
+        bars[:, 4] += more
+        kernels.add_bars(stamp, bars, cell)
+    return stamp
 
 
 def _nearest_first(seen: Drawn, u: float, v: float) -> Drawn:
     order = np.argsort(np.hypot(seen.x - u, seen.y - v) - seen.reach, kind="stable")
-    bars = seen.bars
-    if len(bars):
-        bars = bars[np.argsort(kernels.bar_gaps(bars, u, v), kind="stable")]
-    return Drawn(seen.x[order], seen.y[order], seen.reach[order], bars, seen.insides)
+    bars, solids = _sorted_bars(seen.bars, u, v), _sorted_bars(seen.solids, u, v)
+    return Drawn(seen.x[order], seen.y[order], seen.reach[order], bars, seen.insides, solids)
+
+
+def _sorted_bars(bars: np.ndarray, u: float, v: float) -> np.ndarray:
+    if not len(bars):
+        return bars
+    nearest: np.ndarray = bars[np.argsort(kernels.bar_gaps(bars, u, v), kind="stable")]
+    return nearest
 
 
 def _touching(
-    grid: Grid, safe: np.ndarray, seen: Drawn, discs: int, bars: int
+    grid: Grid, safe: np.ndarray, seen: Drawn
 ) -> tuple[tuple[Disc, ...], tuple[Bar, ...]]:
     """The discs and bars that come near any chosen cell; the others need not be sent."""
     if safe.size == 0:
         return (), ()
     where = (grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, safe)
-    chosen = np.stack([seen.x[:discs], seen.y[:discs], seen.reach[:discs]], axis=1)
-    if discs:
+    chosen = np.stack([seen.x[:MOST_DISCS], seen.y[:MOST_DISCS], seen.reach[:MOST_DISCS]], axis=1)
+    if len(chosen):
         chosen = chosen[kernels.touched(*where, *(column.copy() for column in chosen.T))]
-    others = seen.bars[:bars]
-    if bars:
+    others = np.concatenate([seen.bars[:MOST_DISCS], seen.solids[:MOST_DISCS]])
+    if len(others):
         others = others[kernels.touched_bars(*where, others)]
     return (
         tuple(single_disc((x, y, r)) for x, y, r in chosen.tolist()),

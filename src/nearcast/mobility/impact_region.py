@@ -62,7 +62,7 @@ class CellImpact:
         rim = outline.slop + 1e-9 * g.cell
         bars = np.hstack([outline.edges, np.full((len(outline.edges), 1), rim)])
         state = np.zeros(self.cells.size, np.uint8)
-        kernels.mark_bars(*where, bars, 0, state)
+        kernels.mark_bars(*where, bars, 0, False, state)
         kernels.mark_inside(*where, outline.polygon, state)
         return bool(np.any((state == kernels.UNSAFE) & self.cells))
 

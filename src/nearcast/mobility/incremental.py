@@ -108,9 +108,9 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
         state = states_of(grid, seen, 0, 0)
         half = kernels.stamp_of(s.radius * grid.plane.stretch + more, grid.cell)
         safe, impact, at_limit = kernels.grow(
-            grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, half,
-            rates_on(grid, s.rates), kind, *s.ahead, bend, s.scale, s.speed, 0.0,
-            _NONE, _NONE, beta, u, v, known - grid.cell, _MOST_CELLS,
+            grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state,
+            kernels.both_ways(half), rates_on(grid, s.rates), kind, *s.ahead, bend, s.scale,
+            s.speed, 0.0, _NONE, _NONE, beta, u, v, known - grid.cell, _MOST_CELLS,
         )  # fmt: skip
         if not at_limit or last:
             size = known if safe.size else s.known

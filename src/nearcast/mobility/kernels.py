@@ -17,6 +17,8 @@ from nearcast.kernels.geometry import (
     EARTH_RADIUS_M,
     POINT,
     POLYGON,
+    _edges,
+    point_in_polygon,
     segment_distance,
     shapes_distance,
 )
@@ -107,15 +109,16 @@ def _bar_gap(ax, ay, bx, by, left, bottom, cell):
 
 
 @kernel
-def mark_bars(x0, y0, cell, columns, rows, bars, tested, state):
-    """Mark cells within reach of the edges of extended obstacles, as `mark` does.
+def mark_bars(x0, y0, cell, columns, rows, bars, tested, solid, state):
+    """Mark cells within reach of bars, as `mark` does.
 
-    The client tests the first `tested` bars. It tests no inside: where a bar reaches less
-    far than a cell is long, a cell that it meets may hold some of it.
+    The client tests the first `tested` bars. If they are not `solid` but the edges of something,
+    it tests no inside: where a bar reaches less far than a cell is long, a cell that it meets may
+    hold some of it.
     """
     for i in range(len(bars)):
         ax, ay, bx, by, far = bars[i, 0], bars[i, 1], bars[i, 2], bars[i, 3], bars[i, 4]
-        exactly = i < tested and far >= 1.4143 * cell
+        exactly = i < tested and (solid or far >= 1.4143 * cell)
         first = _column_of(min(ax, bx) - far, x0, cell, columns)
         last = _column_of(max(ax, bx) + far, x0, cell, columns)
         low = _column_of(min(ay, by) - far, y0, cell, rows)
@@ -172,6 +175,20 @@ def bar_gaps(bars, x, y):
 
 
 @kernel
+def polygon_gaps(polygon, x, y):
+    """How far places are from a polygon; 0 inside."""
+    edges = _edges(polygon)
+    out = np.zeros(x.size)
+    for i in range(x.size):
+        if point_in_polygon(polygon, 0, x[i], y[i]):
+            continue
+        out[i] = np.inf
+        for e in edges:
+            out[i] = min(out[i], segment_distance(x[i], y[i], e[0], e[1], e[2], e[3]))
+    return out
+
+
+@kernel
 def touched_bars(x0, y0, cell, columns, rows, safe, bars):
     """Which bars come within reach of some chosen cell."""
     chosen = np.zeros(columns * rows, np.bool_)
@@ -210,6 +227,35 @@ def stamp_of(reach, cell):
         rest = reach * reach - dy * dy
         half[k + high] = -1 if rest < 0.0 else math.floor(math.sqrt(rest) / cell) + 1
     return half
+
+
+@kernel
+def both_ways(half):
+    """A stamp as rows (first, last): the columns that a cell's neighbourhood meets."""
+    stamp = np.empty((half.size, 2), np.int64)
+    for k in range(half.size):
+        stamp[k, 0], stamp[k, 1] = (-half[k], half[k]) if half[k] >= 0 else (1, 0)
+    return stamp
+
+
+@kernel
+def add_bars(stamp, bars, cell):
+    """Add to a stamp the cells that bars about any place of a cell meet."""
+    high = len(stamp) // 2
+    for i in range(len(bars)):
+        ax, ay, bx, by, far = bars[i, 0], bars[i, 1], bars[i, 2], bars[i, 3], bars[i, 4]
+        west = max(math.floor((min(ax, bx) - far) / cell) - 1, -high)
+        east = min(math.ceil((max(ax, bx) + far) / cell) + 1, high)
+        south = max(math.floor((min(ay, by) - far) / cell) - 1, -high)
+        north = min(math.ceil((max(ay, by) + far) / cell) + 1, high)
+        for row in range(south, north + 1):
+            for column in range(west, east + 1):
+                left, bottom = (column - 1) * cell, (row - 1) * cell
+                if _bar_gap(ax, ay, bx, by, left, bottom, 2 * cell) > far * (1 + 1e-9):
+                    continue
+                first, last = stamp[row + high, 0], stamp[row + high, 1]
+                stamp[row + high, 0] = column if first > last else min(first, column)
+                stamp[row + high, 1] = column if first > last else max(last, column)
 
 
 @kernel
@@ -293,23 +339,23 @@ def _pop(key, item, size):
 
 
 @kernel
-def _add_impact(cell_at, columns, half, inside, impact, found, chosen, rate):
+def _add_impact(cell_at, columns, stamp, inside, impact, found, chosen, rate):
     """Add what a new safe cell brings to the impact region; returns its size and its rate.
 
     Next to a cell that is safe already only the far ends of the stamp's rows are new.
     """
     row, column = cell_at // columns, cell_at % columns
-    high = half.size // 2
+    high = len(stamp) // 2
     left = column > 0 and chosen[cell_at - 1]
     right = column + 1 < columns and chosen[cell_at + 1]
     more = 0.0
-    for k in range(half.size):
-        w = half[k]
-        if w < 0:
+    for k in range(len(stamp)):
+        low, far = stamp[k, 0], stamp[k, 1]
+        if low > far:
             continue
         base = (row + k - high) * columns + column
-        first = base + w if left else base - w
-        last = base - w if right else base + w
+        first = base + far if left else base + low
+        last = base + low if right else base + far
         at = first
         while at <= last:
             if not inside[at]:
@@ -323,21 +369,22 @@ def _add_impact(cell_at, columns, half, inside, impact, found, chosen, rate):
 
 @kernel
 def grow(
-    x0, y0, cell, columns, rows, px, py, state, half, rate, score_kind, ahead_x, ahead_y, bend,
+    x0, y0, cell, columns, rows, px, py, state, stamp, rate, score_kind, ahead_x, ahead_y, bend,
     radius, speed, deliveries, cosine, weight, beta, limit_x, limit_y, limit, most,
 ):  # fmt: skip
     """Grow a safe region and its impact region from the cell of (px, py), best cell first.
 
     `score_kind` 0 is the distance (iGM), 1 the paper's Eq. 8 with α = `bend` (idGM), 2 a
     conic of eccentricity `bend` (disc). `rate` is the arrival rate of matching events in each
-    cell. `beta` > 0 stops at the first b_m > beta, `beta` = 0 at b_m > (d + r)/(2 d); `beta` < 0
-    keeps the prefix with the fewest extra messages. Cells farther than `limit` from (limit_x,
+    cell, `stamp` the impact region of one cell (`both_ways`). `beta` > 0 stops at the first
+    b_m > beta, `beta` = 0 at b_m > (d + r)/(2 d); `beta` < 0 keeps the prefix with the fewest
+    extra messages. Cells farther than `limit` from (limit_x,
     limit_y) are not known: meeting one ends the growth.
 
     Returns the safe cells, the impact cells, and whether the limit ended it.
     """
     size = columns * rows
-    margin = half.size // 2 + 1
+    margin = len(stamp) // 2 + 1
     chosen = np.zeros(size, np.bool_)
     seen = np.zeros(size, np.bool_)
     inside = np.zeros(size, np.bool_)
@@ -367,7 +414,7 @@ def grow(
             break
         if state[at] == UNSAFE:
             continue
-        fresh, more = _add_impact(at, columns, half, inside, impact, found, chosen, rate)
+        fresh, more = _add_impact(at, columns, stamp, inside, impact, found, chosen, rate)
         nearest = np.inf
         for k in range(4):
             dx, dy = (1, 0) if k == 0 else (-1, 0) if k == 1 else (0, 1) if k == 2 else (0, -1)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
+from nearcast.matcher.live import Spots
 from nearcast.mobility.shapes import spot_of
-from nearcast.model.geometry import Circle, Location
+from nearcast.model.geometry import Circle, Location, Point
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["EventSearch", "Found", "MatcherSearch"]
@@ -55,6 +56,9 @@ class EventSearch(Protocol):
     def matching(self, subscription: Subscription, circle: Circle | None, now: Micros) -> Found:
         """Those that meet the circle, exactly; None stands for everywhere."""
 
+    def reached(self, subscription: Subscription, at: Point, heading: float, now: Micros) -> Found:
+        """Those that meet its own region, whose subscriber is somewhere and looks somewhere."""
+
 
 class MatcherSearch:
     """Live events of a matcher.
@@ -75,7 +79,14 @@ class MatcherSearch:
         s = subscription
         where = s.filter if s.where else None
         asked = Subscription(s.id, s.subscriber, where, s.keywords, circle, s.expires)
-        numbers, x, y, shapes = self._matcher.match_spots(asked, now=now)
+        return self._found(self._matcher.match_spots(asked, now=now))
+
+    def reached(self, subscription: Subscription, at: Point, heading: float, now: Micros) -> Found:
+        """Ask the matcher with the subscription as it stands."""
+        return self._found(self._matcher.match_spots(subscription, now=now, at=at, heading=heading))
+
+    def _found(self, spots: Spots) -> Found:
+        numbers, x, y, shapes = spots
         for at, location in shapes.items():
             x[at], y[at], _ = spot_of(location, self._matcher.space)
         return Found(x, y, shapes, partial(self._matcher.event_ids, numbers))

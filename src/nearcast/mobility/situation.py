@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.mobility import kernels
+from nearcast.mobility.forms import Form, drawn_bars, form_gaps
 from nearcast.mobility.grid import Grid, Lattice
 from nearcast.mobility.impact_region import BallImpact, CellImpact, Impact
 from nearcast.mobility.plane import Plane, distances
@@ -43,29 +44,54 @@ _NO_BARS = np.empty((0, 5))
 class Obstacles(NamedTuple):
     """Events to keep away from: places, and the distance at which each one is delivered.
 
-    `shapes` are those that are more than a point, with that distance.
+    `shapes` are those that are more than a point, with that distance; `formed` are points (x, y)
+    that are delivered in a form, not at a distance.
     """
 
     x: Floats
     y: Floats
     reach: Floats
     shapes: tuple[tuple[Location, float], ...] = ()
+    formed: tuple[tuple[Floats, Floats, Form], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.x.size + len(self.shapes) + sum(x.size for x, _, _ in self.formed)
+
+    def rounded(self) -> Obstacles:
+        """The same with a circle for each form."""
+        if not self.formed:
+            return self
+        xs, ys, forms = zip(*self.formed, strict=True)
+        reach = [np.full(x.size, form.reach) for x, form in zip(xs, forms, strict=True)]
+        x, y = np.concatenate([self.x, *xs]), np.concatenate([self.y, *ys])
+        return Obstacles(x, y, np.concatenate([self.reach, *reach]), self.shapes)
 
     def gaps(self, space: Space, x: float, y: float) -> Floats:
-        """How far it is from (x, y) to the reach of each one, shapes last; never too far."""
+        """How far it is from (x, y) to the reach of each one: points, shapes, then those that
+        are formed; never too far."""
         near = distances(space, x, y, self.x, self.y)
         shapes = [gap_of(location, space, x, y, reach) for location, reach in self.shapes]
-        return np.concatenate([near - self.reach, np.array(shapes, np.float64)])
+        parts = [near - self.reach, np.array(shapes, np.float64)]
+        for xs, ys, form in self.formed:
+            away = distances(space, x, y, xs, ys)
+            parts.append(form_gaps(form, xs, ys, away, Plane(space, x, y, 0.0)))
+        return np.concatenate(parts)
 
 
 class Drawn(NamedTuple):
-    """Obstacles on a map: discs, bars (ax, ay, bx, by, reach), and what bars surround."""
+    """Obstacles on a map: discs, bars (ax, ay, bx, by, reach), and what bars surround.
+
+    `solids` are bars that surround nothing: they are the obstacle.
+    """
 
     x: Floats
     y: Floats
     reach: Floats
     bars: Floats
     insides: tuple[Floats, ...]
+    solids: Floats = _NO_BARS
 
 
 #: All obstacles that come as near as that to (x, y); others may come along.
@@ -78,6 +104,8 @@ Rates: TypeAlias = Callable[[Floats, Floats], Floats]
 class Situation:
     """A subscriber at a moment: place, motion, largest radius, and what may arrive where.
 
+    `forms` are what follows it without turning, `round_radius` is the largest radius of the rest
+    (negative: there is none), and `turning` says whether some of those are shapes that turn.
     `known` is the size of the last region and `crowd` how many obstacles there were about it, by
     area: hints where to begin. `beta` None is adaptive.
     """
@@ -95,6 +123,22 @@ class Situation:
     alpha: float = 0.5
     known: float = 0.0
     crowd: float | None = None
+    forms: tuple[Form, ...] = ()
+    round_radius: float | None = None
+    turning: bool = False
+
+    @property
+    def breadth(self) -> float:
+        """The radius of a circle that sweeps as much ground as what follows the subscriber."""
+        if not self.forms:
+            return self.radius
+        rest = self.radius if self.round_radius is None else self.round_radius
+        return max(rest, *(form.breadth for form in self.forms))
+
+    @property
+    def grain(self) -> float:
+        """What cells are measured by: the breadth, of what is not too far away from it."""
+        return max(self.breadth, self.radius / 8, self.scale if not self.forms else 0.0, self.speed)
 
     @property
     def scale(self) -> float:
@@ -137,9 +181,17 @@ def on_map(obstacles: Obstacles, plane: Plane, more: float) -> Drawn:
         wide = np.full((len(outline.edges), 1), (far + outline.slop) * plane.stretch + more)
         bars.append(np.hstack([outline.edges, wide]))
         insides.append(outline.polygon)
+    solids = [_NO_BARS]
+    for xs, ys, form in obstacles.formed:
+        drawn, fine = drawn_bars(form, xs, ys, plane)
+        drawn[:, 4] += more
+        solids.append(drawn)
+        x, y = np.append(x, xs[~fine]), np.append(y, ys[~fine])
+        reach = np.append(reach, np.full(x.size - reach.size, form.reach))
     u, v = plane.to_map_many(x, y)
     all_bars = np.concatenate(bars) if bars else _NO_BARS
-    return Drawn(u, v, reach * plane.stretch + more, all_bars, tuple(insides))
+    discs = u, v, reach * plane.stretch + more
+    return Drawn(*discs, all_bars, tuple(insides), np.concatenate(solids))
 
 
 def states_of(grid: Grid, drawn: Drawn, discs: int, bars: int) -> npt.NDArray[np.uint8]:
@@ -147,9 +199,11 @@ def states_of(grid: Grid, drawn: Drawn, discs: int, bars: int) -> npt.NDArray[np
     where = (grid.x0, grid.y0, grid.cell, grid.columns, grid.rows)
     state: npt.NDArray[np.uint8] = kernels.mark(*where, drawn.x, drawn.y, drawn.reach, discs)
     if len(drawn.bars):
-        kernels.mark_bars(*where, drawn.bars, bars, state)
+        kernels.mark_bars(*where, drawn.bars, bars, False, state)
         for polygon in drawn.insides:
             kernels.mark_inside(*where, polygon, state)
+    if len(drawn.solids):
+        kernels.mark_bars(*where, drawn.solids, bars, True, state)
     return state
 
 
@@ -189,13 +243,15 @@ def ball(situation: Situation, look: Look, farthest: float) -> Built:
 
     For radii beyond any map, and for places so near to an obstacle's reach that rounding alone
     decides. At the very place nothing is in reach, or it would have been told: so however
-    near an obstacle may be, the ball holds that place, if nothing else.
+    near an obstacle may be, the ball holds that place, if nothing else. Where a shape turns not
+    even that: whoever turns on the spot must tell.
     """
     s = situation
     found = look(s.x, s.y, farthest + s.radius)
     gap = min(farthest, float(found.gaps(s.space, s.x, s.y).min(initial=np.inf)) - slack(s))
     impact = BallImpact(s.space, s.x, s.y, max(gap, 0.0) + s.radius + slack(s))
-    return Built(Ball(s.space, s.x, s.y, max(gap, math.ulp(0.0))), impact, max(gap, 0.0))
+    least = 0.0 if s.turning else math.ulp(0.0)
+    return Built(Ball(s.space, s.x, s.y, max(gap, least)), impact, max(gap, 0.0))
 
 
 def holding(situation: Situation, look: Look, built: Built) -> Built:

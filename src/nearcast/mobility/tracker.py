@@ -30,12 +30,13 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearcast.clock import Micros
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.mobility.forms import Form, form_of
 from nearcast.mobility.grid import Lattice, lattice_of
 from nearcast.mobility.impact_index import ImpactIndex, Ring
 from nearcast.mobility.impact_region import Impact
@@ -55,6 +56,7 @@ __all__ = ["Tracker", "check_report"]
 _SLOWEST_ASK_S = 300.0
 _EPOCHS = 1 << 62
 _MOST_IDLE = 1024
+_NOWHERE = np.empty(0)
 
 
 class _Idle(NamedTuple):
@@ -64,6 +66,7 @@ class _Idle(NamedTuple):
     x: float
     y: float
     at: Micros
+    heading: float
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +76,9 @@ class _Follow:
     subscription: Subscription
     mover: _Tracked
     radius: float
+    """How far it reaches."""
+    form: Form | None
+    """What it is if it is no circle and does not turn."""
     wanted: int = 0
     """Events it wanted, of those that came within `ring` …"""
     seen: float = 0.0
@@ -95,6 +101,8 @@ class _Tracked:
     follows: dict[str, _Follow] = field(default_factory=dict)
     motion: Motion | None = None
     epoch: int = 0
+    heading: float = 0.0
+    """The last one that was said; shapes that turn look there."""
     region: SafeRegion | None = None
     impact: Impact | None = None
     ring: Ring = None
@@ -163,9 +171,11 @@ class Tracker:
         assert subscription.subscriber is not None
         if subscription.id in self._follows:
             raise DuplicateIdError("subscription", subscription.id, "let it leave first")
-        radius = subscription.region.radius_m
+        around = subscription.region
+        radius = around.reach_m
+        form = None if around.shape is None or around.turns else form_of(around.shape)
         mover = self._tracked(subscription.subscriber)
-        follow = _Follow(subscription, mover, radius)
+        follow = _Follow(subscription, mover, radius, form)
         mover.follows[subscription.id] = follow
         self._follows[subscription.id] = follow
         if self.density is None:
@@ -175,7 +185,8 @@ class Tracker:
         self._index.put(subscription, mover.ring)
         out: list[Message] = []
         if mover.motion.at == now:
-            out += self._matches(mover, [follow], mover.motion.x, mover.motion.y, now)
+            place = Point(mover.motion.x, mover.motion.y)
+            out += self._matches(mover, [follow], place, now)
         return [*out, *self._ask(mover, now)]
 
     def check(self, subscription: Subscription) -> None:
@@ -184,6 +195,7 @@ class Tracker:
             raise ValidationError("region", subscription.region, "only Around moves")
         if subscription.subscriber is None:
             raise ValidationError("subscriber", None, "Around needs to know whom to follow")
+        check_space(subscription.region, self.space, "region")
         self._index.check(subscription)
 
     def _tracked(self, name: str) -> _Tracked:
@@ -193,7 +205,7 @@ class Tracker:
             mover = self._movers[name] = _Tracked(name)
             idle = self._idle.pop(name, None)
             if idle is not None:
-                mover.epoch = idle.epoch
+                mover.epoch, mover.heading = idle.epoch, idle.heading
                 mover.motion = Motion(idle.x, idle.y, idle.at)
         return mover
 
@@ -215,7 +227,7 @@ class Tracker:
             del self._movers[mover.name]
             if mover.motion is not None:
                 at = mover.motion
-                self._leave_idle(mover.name, _Idle(mover.epoch, at.x, at.y, at.at))
+                self._leave_idle(mover.name, _Idle(mover.epoch, at.x, at.y, at.at, mover.heading))
         return []
 
     def _leave_idle(self, name: str, idle: _Idle) -> None:
@@ -253,10 +265,15 @@ class Tracker:
         if mover is None:
             if epoch < last:
                 return [LocationRequest(subscriber, last)]
-            self._leave_idle(subscriber, _Idle(epoch, place.x, place.y, now))
+            known = self._idle.get(subscriber)
+            if heading is None:
+                heading = 0.0 if known is None else known.heading
+            self._leave_idle(subscriber, _Idle(epoch, place.x, place.y, now, float(heading)))
             return []
         if epoch < last:
             return self._ask(mover, now, again=True)
+        if heading is not None:
+            mover.heading = float(heading)
         if epoch == last:
             return self._repeated(mover, place, now)
         mover.epoch = epoch
@@ -266,7 +283,7 @@ class Tracker:
             self.space, place.x, place.y, now, speed, heading, self._turns, mover.size
         )
         mover.asked, mover.asks = None, 0
-        notices = self._matches(mover, mover.follows.values(), place.x, place.y, now)
+        notices = self._matches(mover, mover.follows.values(), place, now)
         region = self._rebuild(mover, now)
         self._settle(mover)
         return [*notices, NewRegion(subscriber, region)]
@@ -276,20 +293,19 @@ class Tracker:
 
         The region must stay what it was, for it may have arrived meanwhile.
         """
-        notices = self._matches(mover, mover.follows.values(), place.x, place.y, now)
+        notices = self._matches(mover, mover.follows.values(), place, now)
         if mover.asked is None and mover.region is not None and mover.region.contains(place):
             return [*notices, NewRegion(mover.name, mover.region)]
         mover.asks = 0
         return [*notices, *self._ask(mover, now, again=True)]
 
     def _matches(
-        self, mover: _Tracked, follows: Iterable[_Follow], x: float, y: float, now: Micros
+        self, mover: _Tracked, follows: Iterable[_Follow], place: Point, now: Micros
     ) -> list[Message]:
         """Notices of what matches at a reported place and was not told yet."""
         out: list[Message] = []
         for follow in follows:
-            circle = Circle(x, y, follow.radius)
-            found = self._search.matching(follow.subscription, circle, now)
+            found = self._reached(follow, place, mover.heading, now)
             for id in sorted(found.ids) if len(found) else ():
                 if id in follow.told or id in follow.waiting:
                     continue
@@ -299,6 +315,14 @@ class Tracker:
                 out.append(notice)
         self._settle(mover)
         return out
+
+    def _reached(self, follow: _Follow, place: Point, heading: float, now: Micros) -> Found:
+        """What a subscription wants where its subscriber is."""
+        region = follow.subscription.region
+        if isinstance(region, Around) and region.shape is not None:
+            return self._search.reached(follow.subscription, place, heading, now)
+        circle = Circle(place.x, place.y, follow.radius)
+        return self._search.matching(follow.subscription, circle, now)
 
     # -- events ----------------------------------------------------------------
 
@@ -438,7 +462,7 @@ class Tracker:
         situation = Situation(
             self.space, motion.x, motion.y, max(f.radius for f in follows), motion.speed,
             motion.heading, self._turns.weights(motion.turns), rates, self._lattice_for(),
-            self._beta, self._alpha, mover.size, mover.crowd,
+            self._beta, self._alpha, mover.size, mover.crowd, **_forms(follows),
         )  # fmt: skip
         built = self._build(situation, look)
         mover.region = SafeRegion(mover.epoch, built.shape)
@@ -469,6 +493,7 @@ class Tracker:
     ) -> Obstacles:
         parts: list[tuple[Floats, Floats, Floats]] = []
         shapes: list[tuple[Location, float]] = []
+        formed: list[tuple[Floats, Floats, Form]] = []
         for follow in follows:
             circle = Circle(x, y, radius) if radius < 1e300 else None
             found = self._search.matching(follow.subscription, circle, now)
@@ -479,10 +504,13 @@ class Tracker:
                 keep[:] = [id not in done for id in found.ids]
             shapes += [(shape, follow.radius) for i, shape in found.shapes.items() if keep[i]]
             keep[list(found.shapes)] = False
-            kept = found.x[keep]
-            parts.append((kept, found.y[keep], np.full(kept.size, follow.radius)))
+            kept, kept_y = found.x[keep], found.y[keep]
+            if follow.form is not None:
+                formed.append((kept, kept_y, follow.form))
+                kept = kept_y = _NOWHERE
+            parts.append((kept, kept_y, np.full(kept.size, follow.radius)))
         xs, ys, reach = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Obstacles(xs, ys, reach, tuple(shapes))
+        return Obstacles(xs, ys, reach, tuple(shapes), tuple(formed))
 
     def _selectivity(self, follow: _Follow) -> float:
         prior = self._pooled[0] / self._pooled[1]
@@ -502,6 +530,21 @@ class Tracker:
         """Time as the tracker sees it: it never goes back."""
         self._now = now if self._now is None else max(now, self._now)
         return self._now
+
+
+def _forms(follows: list[_Follow]) -> dict[str, Any]:
+    """What a situation says of shapes; nothing where all are circles."""
+    forms = {id(follow.form): follow.form for follow in follows if follow.form is not None}
+    turning = any(_turns(follow) for follow in follows)
+    if not forms:
+        return {"turning": turning}
+    rest = max((follow.radius for follow in follows if follow.form is None), default=-1.0)
+    return {"forms": tuple(forms.values()), "round_radius": rest, "turning": turning}
+
+
+def _turns(follow: _Follow) -> bool:
+    region = follow.subscription.region
+    return isinstance(region, Around) and region.turns
 
 
 def _concerns(impact: Impact, place: Location) -> bool:

@@ -71,8 +71,12 @@ def _unit(lon: float, lat: float) -> tuple[float, float, float]:
 
 
 def build(situation: Situation, look: Look) -> Built:
-    """The exact cell, which holds the subscriber's place."""
-    return holding(situation, look, _built(situation, look))
+    """The exact cell, which holds the subscriber's place; a circle stands for every form."""
+
+    def rounded(x: float, y: float, radius: float) -> Obstacles:
+        return look(x, y, radius).rounded()
+
+    return holding(situation, look, _built(situation, rounded))
 
 
 def _built(s: Situation, look: Look) -> Built:

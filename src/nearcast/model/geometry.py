@@ -178,7 +178,7 @@ class Around:
             object.__setattr__(self, "radius_m", _radius(self.radius_m))
         elif self.radius_m is not None:
             raise ValidationError("shape", self.shape, "give a radius_m or a shape, not both")
-        elif not isinstance(self.shape, Polygon):
+        elif type(self.shape) is not Polygon:
             remedy = "give a Polygon of (east, north) in metres about the subscriber"
             raise ValidationError("shape", self.shape, remedy)
         if not isinstance(self.turns, bool):

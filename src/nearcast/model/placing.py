@@ -20,7 +20,16 @@ from typing import TypeAlias
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Around, Circle, Point, Polygon, Ring
 
-__all__ = ["Facing", "Placed", "Whereabouts", "at_heading", "check_heading", "placed", "turn_of", "turned"]
+__all__ = [
+    "Facing",
+    "Placed",
+    "Whereabouts",
+    "at_heading",
+    "check_heading",
+    "placed",
+    "turn_of",
+    "turned",
+]
 
 _QUARTERS = {0.0: (1.0, 0.0), 90.0: (0.0, 1.0), 180.0: (-1.0, 0.0), 270.0: (0.0, -1.0)}
 

@@ -27,6 +27,7 @@ from nearcast.fences.kernels.tables import (
     PLACED,
     RUN,
     T_HEAD,
+    TURNS,
     Tables,
     lacks,
     remove_pair,
@@ -38,14 +39,14 @@ from nearcast.kernels.region_grid import in_box, insert, remove
 
 
 @kernel
-def settle(tables, fence, x, y, globe):
+def settle(tables, fence, x, y, cos, sin, globe):
     """A region that moves gets its first place; nobody is told."""
     s = Tables(*unpack_tables(tables))
     if 2 * (s.counters[OCCUPIED] + 24) > len(s.slots):
         return lacks(s, MORE_SLOTS, s.counters[OCCUPIED] + 24)
     boxes = np.empty((3, 4))
     parts = boxes_at(s, fence, x, y, boxes, globe)
-    put(s, fence, np.int64(s.fences[fence, GROUP]), x, y, boxes, parts)
+    put(s, fence, np.int64(s.fences[fence, GROUP]), x, y, cos, sin, boxes, parts)
     return DONE
 
 
@@ -59,12 +60,27 @@ def boxes_at(s, fence, x, y, boxes, globe):
     return pieces(xmin, ymin, xmax, ymax, globe, boxes)
 
 
+@kernel
+def turn(floats, at, cos, sin):
+    """Turn a polygon clockwise: the one that stands behind it, as drawn for a heading of 0."""
+    rings = np.int64(floats[at])
+    corners = 0
+    for r in range(rings):
+        corners += np.int64(floats[at + 1 + r])
+    size = 1 + rings + 2 * corners
+    for i in range(at + 1 + rings, at + size, 2):
+        x, y = floats[i + size], floats[i + size + 1]
+        floats[i], floats[i + 1] = x * cos + y * sin, y * cos - x * sin
+
+
 @inlined
-def put(s, fence, group, x, y, boxes, parts):
+def put(s, fence, group, x, y, cos, sin, boxes, parts):
     """Enter a region that moves at its new place in the grid; three boxes are reserved for it."""
     floats, first = s.fences[fence, OFFSET], s.fences[fence, BOX]
     _leave(s, fence, group)
     s.floats[floats], s.floats[floats + 1] = x, y
+    if s.fences[fence, FLAGS] & TURNS:
+        turn(s.floats, floats + 3, cos, sin)
     for i in range(parts):
         s.boxes[first + i] = boxes[i]
     s.fences[fence, BOXES], s.fences[fence, PLACED] = parts, 1

@@ -11,9 +11,11 @@ from nearcast.jit import inlined, kernel
 from nearcast.kernels.geometry import (
     CIRCLE,
     EARTH_RADIUS_M,
+    PLACED,
     POINT,
     POLYGON,
     cap_bounds,
+    placed_distance,
     point_in_shape,
     shapes_distance,
     shapes_meet,
@@ -36,11 +38,12 @@ def meets(s, fence, kind, offset, x, y, globe):
 @kernel
 def _distance(s, own, at, kind, offset, x, y, globe):
     """How far a place is from a shape; (x, y) if it is a point."""
-    if kind != POINT:
-        return shapes_distance(own, s.floats, at, kind, s.places, offset, globe)
-    place = np.empty(2)
-    place[0], place[1] = x, y
-    return shapes_distance(own, s.floats, at, POINT, place, 0, globe)
+    places = s.places
+    if kind == POINT:
+        places, offset = np.array([x, y]), 0
+    if own == PLACED:
+        return placed_distance(s.floats, at, kind, places, offset, globe)
+    return shapes_distance(own, s.floats, at, kind, places, offset, globe)
 
 
 @inlined

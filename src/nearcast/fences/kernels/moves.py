@@ -44,7 +44,7 @@ from nearcast.kernels.region_grid import in_box
 
 
 @kernel
-def move(tables, fences, xs, ys, ats, numbers, first, globe):
+def move(tables, fences, xs, ys, coss, sins, ats, numbers, first, globe):
     """Regions come to new places, one after the other; returns how many did, and what it lacks.
 
     Those of one number belong to one subscriber; before the next, what is overdue happens.
@@ -55,14 +55,16 @@ def move(tables, fences, xs, ys, ats, numbers, first, globe):
             lacking = fire_due(s, 2 * numbers[i - 1] + 2)
             if lacking:
                 return i, lacking
-        lacking = _move(s, fences[i], xs[i], ys[i], ats[i], 2 * numbers[i] + 1, globe)
+        place = xs[i], ys[i], coss[i], sins[i]
+        lacking = _move(s, fences[i], place, ats[i], 2 * numbers[i] + 1, globe)
         if lacking:
             return i, lacking
     return len(fences), DONE
 
 
 @inlined
-def _move(s, fence, x, y, at, step, globe):
+def _move(s, fence, place, at, step, globe):
+    x, y, cos, sin = place
     group = np.int64(s.fences[fence, GROUP])
     boxes = np.empty((3, 4))
     parts = boxes_at(s, fence, x, y, boxes, globe)
@@ -89,7 +91,7 @@ def _move(s, fence, x, y, at, step, globe):
     if 2 * (s.counters[OCCUPIED] + 24) > len(s.slots):
         return lacks(s, MORE_SLOTS, s.counters[OCCUPIED] + 24)
 
-    put(s, fence, group, x, y, boxes, parts)
+    put(s, fence, group, x, y, cos, sin, boxes, parts)
     pair = np.int64(s.fences[fence, HEAD])
     while pair >= 0:
         after = np.int64(s.pairs[pair, F_NEXT])

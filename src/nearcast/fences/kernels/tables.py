@@ -31,6 +31,8 @@ DOUBTS = 1 << 7
 # Told to whoever asks how an unknown object becomes known; and a region that begins farther out
 # than its shape: by the number that stands before the shape's.
 DOUBTED, SETTLED, WIDENED = 1 << 8, 1 << 9, 1 << 10
+# Whether the region is a shape that turns: its floats stand twice then, as drawn and as turned.
+TURNS = 1 << 11
 # Codes in the order of `nearcast.model.fences.TRANSITIONS`, and one beside them.
 ENTER_CODE, EXIT_CODE, CROSS_CODE, DWELL_CODE, LOST_CODE, INSIDE_CODE, OUTSIDE_CODE = range(7)
 FORGOTTEN = 7

@@ -106,6 +106,9 @@ STEPS = (
     CREATE INDEX things_subscriber ON things (tenant, subscriber, id);
     ALTER TABLE events ADD COLUMN publisher TEXT;
     """,
+    """
+    ALTER TABLE places ADD COLUMN heading REAL;
+    """,
 )
 #: The version of the tables that this release reads and writes.
 VERSION = len(STEPS)

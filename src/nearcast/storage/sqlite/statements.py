@@ -83,8 +83,8 @@ PUT_OBJECT = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)"
 DROP_OBJECT = "DELETE FROM objects WHERE tenant = ? AND grp = ? AND object = ?"
 
 # -- movers and patterns ----------------------------------------------------------------------
-PLACES = "SELECT subscriber, x, y, at FROM places WHERE tenant = ? ORDER BY at"
-PUT_PLACE = "INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?)"
+PLACES = "SELECT subscriber, x, y, at, heading FROM places WHERE tenant = ? ORDER BY at"
+PUT_PLACE = "INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)"
 SAVED = "SELECT entry, body FROM saved WHERE tenant = ? AND part = ?"
 PUT_SAVED = "INSERT OR REPLACE INTO saved VALUES (?, ?, ?, ?)"
 

@@ -145,8 +145,8 @@ class SqliteStore:
         self._load_things(state)
         self._load_events(state)
         self._load_boxes(state)
-        for name, x, y, at in self._all(sql.PLACES):
-            state.places[name] = Moved(name, Point(x, y), at)
+        for name, x, y, at, heading in self._all(sql.PLACES):
+            state.places[name] = Moved(name, Point(x, y), at, heading)
         self._load_objects(state)
         self._load_inputs(state)
         return state
@@ -372,7 +372,7 @@ class SqliteStore:
 
     def _moved(self, change: Moved) -> None:
         place = change.place
-        row = (self._tenant, change.subscriber, place.x, place.y, change.at)
+        row = (self._tenant, change.subscriber, place.x, place.y, change.at, change.heading)
         self._database.stage(sql.PUT_PLACE, row)
 
     def _reached(self, change: Reached) -> None:
