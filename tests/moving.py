@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nearcast.mobility.plane import distance
+from nearcast.mobility.plane import Plane, distance
+from nearcast.mobility.scene import Scene
 from nearcast.mobility.situation import Look, Obstacles, Situation
 from nearcast.model.events import Event
-from nearcast.model.geometry import Circle, Location, Space
+from nearcast.model.geometry import Box, Circle, Location, Space
 from nearcast.model.subscriptions import Subscription
 from tests import oracle
 
@@ -48,6 +50,22 @@ def within(space: Space, x: float, y: float, radius: float, location: Location) 
     """Whether a location comes that near to a place: by the oracle's definition."""
     event = Event(id="e", location=location)
     return oracle.wants(Subscription(id="s", region=Circle(x, y, radius)), event, space)
+
+
+def lifted(scene: Scene, lon: float, lat: float) -> Scene:
+    """A scene of the plane on the globe, its middle at a place."""
+    side = scene.extent.xmax
+    plane = Plane("globe", lon, lat, side)
+
+    def raised(x: Any, y: Any) -> tuple[Any, Any]:
+        return plane.from_map_many(x - side / 2, y - side / 2)
+
+    (x, y), (ex, ey) = raised(scene.x, scene.y), raised(scene.event_x, scene.event_y)
+    return replace(
+        scene, space="globe", extent=Box(-180.0, -90.0, 180.0, 90.0), x=x, y=y, event_x=ex,
+        event_y=ey, spread=lambda luck, count: raised(*scene.spread(luck, count)),
+        crowd=lambda step: raised(*scene.crowd(step)),
+    )  # fmt: skip
 
 
 def situation(space: Space, x: float, y: float, radius: float, **more: Any) -> Situation:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import shapely
 
 from nearcast.datasets import globe
 from nearcast.datasets.streams import generator
@@ -56,6 +57,8 @@ class Scene:
     share: float
     spread: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
     crowd: Callable[[int], tuple[Floats, Floats]]
+    around: Around | None = None
+    """What follows each subscriber, if it is not the circle of `radius`."""
 
     @property
     def steps(self) -> int:
@@ -69,9 +72,8 @@ class Scene:
 
     def subscription(self, i: int) -> Subscription:
         """What subscriber i wants."""
-        return Subscription(
-            id=f"s{i}", subscriber=f"p{i}", where=f"kind = {i}", region=Around(self.radius)
-        )
+        region = Around(self.radius) if self.around is None else self.around
+        return Subscription(id=f"s{i}", subscriber=f"p{i}", where=f"kind = {i}", region=region)
 
     def background(self) -> tuple[Floats, Floats]:
         """Where the events are that live at the beginning and that nobody wants."""
@@ -97,12 +99,32 @@ class Scene:
         steps = np.arange(self.steps)[:, None]
         for i, rows in enumerate(self.of_kind):
             for part in np.array_split(rows, max(1, rows.size // 500)):
-                near = self.gaps(self.x[:, i, None], self.y[:, i, None],
-                                 self.event_x[part], self.event_y[part]) <= self.radius  # fmt: skip
+                near = self._reached(i, part)
                 near &= (steps >= self.born[part]) & (steps < self.dies[part])
                 for at in np.flatnonzero(near.any(axis=0)).tolist():
                     told[i, int(part[at])] = int(np.argmax(near[:, at]))
         return told
+
+    def _reached(self, i: int, events: Ints) -> npt.NDArray[np.bool_]:
+        """Which events subscriber i has in reach, step by step."""
+        given = self.x[:, i, None], self.y[:, i, None], self.event_x[events], self.event_y[events]
+        gaps = self.gaps(*given)
+        if self.around is None or self.around.shape is None:
+            return gaps <= self.radius
+        if self.space == "planar":
+            east, north = given[2] - given[0], given[3] - given[1]
+        else:
+            way = np.radians(globe.bearing_deg(*given))
+            east, north = gaps * np.sin(way), gaps * np.cos(way)
+        if self.around.turns:
+            angle = np.radians(self.heading[:, i, None])
+            cos, sin = np.cos(angle), np.sin(angle)
+            east, north = east * cos - north * sin, east * sin + north * cos
+        rings = self.around.shape.rings
+        held: npt.NDArray[np.bool_] = shapely.intersects_xy(
+            shapely.Polygon(rings[0], rings[1:]), east, north
+        )
+        return held
 
     @cached_property
     def floor(self) -> int:
@@ -182,6 +204,7 @@ def plane_scene(
     leg_m: float = 20_000.0,
     seed: int = 1,
     step_s: float = 5.0,
+    around: Around | None = None,
 ) -> Scene:
     """A square with events everywhere alike, and people who walk straight legs and turn.
 
@@ -205,7 +228,7 @@ def plane_scene(
 
     return Scene(
         "planar", Box(0.0, 0.0, side_m, side_m), step_s, radius, x, y, heading, speed, kind,
-        *spread(rng, kind.size), born, dies, live, share, spread, crowd,
+        *spread(rng, kind.size), born, dies, live, share, spread, crowd, around,
     )  # fmt: skip
 
 
