@@ -95,7 +95,7 @@ def test_bars_hold_everybody_who_has_the_event_in_the_shape(shape, space, x, y):
     for far in (0.0, 3_000.0, 60_000.0):
         e = near(space, x, y, far * 0.6, -far * 0.8)
         bars, fine = drawn_bars(form, np.array([e[0]]), np.array([e[1]]), plane)
-        assert bool(fine[0]) == (abs(e[1]) < 87.9)
+        assert bool(fine[0]) == (space == "planar" or abs(e[1]) < 87.9)
         if not fine[0]:
             continue
         for offset in samples(shape, rng, 60):
@@ -219,9 +219,9 @@ def test_a_region_that_ignores_the_shape_is_noticed():
 
     def without(region: SafeRegion) -> SafeRegion:
         shape = region.shape
-        return (
-            region if not hasattr(shape, "bars") else replace(region, shape=replace(shape, bars=()))
-        )
+        if hasattr(shape, "bars"):
+            return SafeRegion(region.epoch, replace(shape, bars=()))
+        return region
 
     assert simulate(scene, tampered=without).missed > 0
 
