@@ -16,10 +16,12 @@ from nearcast.model.events import Event, Value
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon
 from tests import oracle, oracle_geometry
+from tests.oracle_geometry import Seen
 
 Told = tuple[str, Value, str, int, str]
 Key = tuple[str, str | None, frozenset[str]]
 Object = tuple[int, float, str]
+Pair = tuple[float, float]
 NEVER = -(2**63)
 
 
@@ -77,6 +79,7 @@ class NaiveFences:
         self.known: dict[Key, dict[Object, Last]] = {}
         self.live: dict[str, tuple[int, int, Event]] = {}  # when, number, what
         self.places: dict[str, Point] = {}
+        self.headings: dict[str, float] = {}
         self.waiting: list[tuple[int, int, object]] = []
         self.taken: set[int] = set()  # numbers of the events that were processed
         self.number = 0
@@ -115,9 +118,9 @@ class NaiveFences:
         del self.live[id]
         return self._done()
 
-    def move(self, subscriber: str, place: Point) -> list[Told]:
+    def move(self, subscriber: str, place: Point, heading: float | None = None) -> list[Told]:
         self.number += 1
-        self._come((subscriber, place))
+        self._come((subscriber, place, heading))
         return self._done()
 
     def advance(self, to: int) -> list[Told]:
@@ -133,7 +136,7 @@ class NaiveFences:
             return event.end
         return max((t for t in (self.now, event.start) if t is not None), default=0)
 
-    def _come(self, what: Watched | tuple[str, Point]) -> None:
+    def _come(self, what: Watched | tuple[str, Point, float | None]) -> None:
         """A fence or a move: it counts from now on."""
         if isinstance(what, Watched):
             self.fences[what.fence.id] = what
@@ -150,7 +153,9 @@ class NaiveFences:
                 self._begin(what)
         else:
             assert isinstance(what, tuple)
-            subscriber, place = what
+            subscriber, place, heading = what
+            if heading is not None:
+                self.headings[subscriber] = heading
             self._moved(subscriber, place, moment)
 
     def _reach(self, now: int) -> None:
@@ -314,9 +319,10 @@ class NaiveFences:
 
     # -- definitions -----------------------------------------------------------
 
-    def _region(self, watched: Watched) -> Circle | Box | Polygon | None:
-        at = self.places.get(watched.fence.subscriber or "")
-        return oracle_geometry.fixed(watched.fence.region, at)
+    def _region(self, watched: Watched) -> Circle | Box | Polygon | Seen | None:
+        who = watched.fence.subscriber or ""
+        at, heading = self.places.get(who), self.headings.get(who, 0.0)
+        return oracle_geometry.fixed(watched.fence.region, at, heading)
 
     def _judge(self, watched: Watched, who: Object) -> int:
         """1: the last position is inside; −1: farther away than the margin; 0: neither."""
@@ -326,6 +332,8 @@ class NaiveFences:
         if oracle_geometry.place_in_region(place, region, self.space):
             return 1
         margin = watched.fence.margin_m
+        if isinstance(region, Seen):
+            return 0 if oracle_geometry.seen_near(place, region, margin, self.space) else -1
         if isinstance(region, Circle):
             centre, reach = Point(region.x, region.y), region.radius_m + margin
             return 0 if oracle_geometry.places_near(centre, place, reach, self.space) else -1
@@ -352,13 +360,15 @@ class NaiveFences:
         return told
 
 
-def crosses(a: Location, b: Location, region: Circle | Box | Polygon, space: str) -> bool:
+def crosses(a: Location, b: Location, region: Circle | Box | Polygon | Seen, space: str) -> bool:
     """Whether the straight line between two points meets a region; the short way round."""
     if not isinstance(a, Point) or not isinstance(b, Point):
         return False
     bx = b.x
     if space == "globe" and abs(b.x - a.x) > 180:
         bx = b.x - 360 if b.x > a.x else b.x + 360
+    if isinstance(region, Seen):
+        return _crosses_seen((a.x, a.y), (bx, b.y), region, space)
     line = oracle_geometry.rational([[(a.x, a.y), (bx, b.y)]])
     place = Point(region.x, region.y) if isinstance(region, Circle) else region
     shape = oracle_geometry.exact(place)
@@ -373,6 +383,20 @@ def crosses(a: Location, b: Location, region: Circle | Box | Polygon, space: str
     pieces = [(project(*p), project(*q)) for p, q in _cut((a.x, a.y), (bx, b.y))]
     centre = (0.0, 0.0), (0.0, 0.0)
     return min(oracle_geometry.piece_distance(centre, p) for p in pieces) <= region.radius_m
+
+
+def _crosses_seen(a: Pair, b: Pair, seen: Seen, space: str) -> bool:
+    """Neither end is in the shape: the line, drawn on the map, meets its border or does not."""
+    if space == "planar":
+        drawn = [tuple((x - seen.x, y - seen.y) for x, y in (a, b))]
+    else:
+        project = oracle_geometry.azimuthal_equidistant(seen.x, seen.y)
+        drawn = [(project(*p), project(*q)) for p, q in _cut(a, b)]
+    shape = oracle_geometry.rational([list(ring) for ring in seen.shape.rings])
+    return any(
+        oracle_geometry.shapes_meet(oracle_geometry.rational([list(piece)]), shape)
+        for piece in drawn
+    )
 
 
 def _cut(a: tuple[float, float], b: tuple[float, float]) -> Iterator[tuple]:

@@ -466,6 +466,14 @@ def seen_distance(place: Location, seen: Seen, space: str) -> float:
     return min(piece_distance(a, b) for a in own for b in other)
 
 
+def seen_near(place: Location, seen: Seen, distance_m: float, space: str) -> bool:
+    """Whether a place is at most so far from somebody's shape, on their map."""
+    if space == "planar":
+        own = rational([list(ring) for ring in seen.shape.rings])
+        return near(own, rational(_seen_rings(place, seen)), distance_m)
+    return seen_distance(place, seen, space) <= distance_m
+
+
 def _seen_rings(place: Location, seen: Seen) -> list[list[FloatPair]]:
     return [[(x - seen.x, y - seen.y) for x, y in ring] for ring in corners(place)]
 

@@ -133,7 +133,10 @@ def fixed_regions(space: str) -> st.SearchStrategy[Circle | Box | Polygon]:
 
 @cache
 def shapes(space: str) -> st.SearchStrategy[Around]:
-    """Shapes that follow their subscriber: outlines about them, in units or odd metres."""
+    """Shapes that follow their subscriber: outlines about them, in units or odd metres.
+
+    On the globe none has an edge along a meridian of the pools, where rounding would decide.
+    """
 
     def around(outline: int, x0: float, y0: float, scale: float, turns: bool) -> Around:
         rings = [
@@ -141,10 +144,10 @@ def shapes(space: str) -> st.SearchStrategy[Around]:
         ]
         return Around(shape=Polygon(rings[0], rings[1:]), turns=turns)
 
-    scales = (1.0, 0.5) if space == "planar" else (997.3, 61_001.7, 402_003.1)
+    scales, off = ((1.0, 0.5), 0.0) if space == "planar" else ((997.3, 61_001.7, 402_003.1), 0.017)
     return st.builds(
-        around, st.integers(0, len(OUTLINES) - 1), st.sampled_from((-2.0, -1.0, 0.0)),
-        st.sampled_from((-2.0, 0.0, 1.0)), st.sampled_from(scales), st.booleans(),
+        around, st.integers(0, len(OUTLINES) - 1), st.sampled_from((off - 2, off - 1, off)),
+        st.sampled_from((off - 2, off, off + 1)), st.sampled_from(scales), st.booleans(),
     )  # fmt: skip
 
 

@@ -25,6 +25,9 @@ PEOPLE = ("ann", "bob")
 OBJECTS = (1, 1.0, "1", "a", 2.5, True, float("nan"), None)
 WHERES = (None, None, "loaded = TRUE", "speed > 3")
 _HOLE = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
+LANE = Around(shape=Polygon([(-1, 0), (1, 0), (1, 4), (-1, 4)]), turns=True)
+_METRES = Polygon([(-9_000, -700), (9_100, -700), (9_100, 31_000), (-9_000, 31_000)])
+LANES = Around(shape=_METRES), Around(shape=_METRES, turns=True)
 
 
 def told_by(reply: Reply) -> list[Told]:
@@ -47,10 +50,11 @@ class Fenced(RuleBasedStateMachine):
         Box(-2, -2, 2, 2), Box(0, 0, 0, 4), Circle(0, 0, 2), Circle(3, 1, 1), Circle(1, 1, 0),
         Polygon([(-3, -3), (4, -3), (0, 4)]),
         Polygon([(-3, -3), (3, -3), (3, 3), (-3, 3)], [_HOLE]),
-        Around(2), Around(1),
+        Around(2), Around(1), LANE, Around(shape=LANE.shape),
     )  # fmt: skip
     coordinates = st.sampled_from((-5.0, -3.0, -2.0, -1.0, -0.5, 0.0, 1.0, 2.0, 2.5, 3.0, 4.0, 6.0))
     margins = (0, 0, 1, 10)
+    headings = (0.0, 90.0, 180.0, -90.0, 33.0, 251.0)
 
     @initialize()
     def open(self) -> None:
@@ -149,7 +153,11 @@ class Fenced(RuleBasedStateMachine):
     @rule(data=st.data(), name=st.sampled_from(PEOPLE))
     def move(self, data: st.DataObject, name: str) -> None:
         place = data.draw(self.points())
-        self.call(lambda: self.broker.move(name, place), lambda: self.naive.move(name, place))
+        heading = data.draw(st.none() | st.sampled_from(self.headings))
+        self.call(
+            lambda: self.broker.move(name, place, heading=heading),
+            lambda: self.naive.move(name, place, heading),
+        )
 
     @rule(by=st.sampled_from((0, 1, 3, 10)))
     def advance(self, by: int) -> None:
@@ -186,7 +194,7 @@ class FencedOnTheGlobe(Fenced):
     regions = (
         Box(179.8, -0.2, -179.8, 0.2), Circle(180.0, 0.0, 22_001), Circle(-179.7, 0.1, 11_001),
         Polygon([(179.7, -0.3), (180.4, -0.3), (180.0, 0.4)]), Box(-180.0, -0.2, -179.8, 90.0),
-        Around(22_002), Around(11_003), Circle(0.0, 90.0, 50_000),
+        Around(22_002), Around(11_003), *LANES, Circle(0.0, 90.0, 50_000),
     )  # fmt: skip
     coordinates = st.sampled_from((-0.5, -0.3, -0.2, -0.1, 0.0, 0.1, 0.25, 0.3, 0.6))
 
