@@ -105,7 +105,7 @@ class Fences:
         """Whether a fence follows this subscriber."""
         return subscriber in self._followed
 
-    def place_of(self, subscriber: str) -> Point | None:
+    def place_of(self, subscriber: str) -> Facing | None:
         """Where a subscriber was last, as far as that is remembered."""
         return self._places.get(subscriber)
 

@@ -9,6 +9,7 @@ from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
+from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["LiveEvents"]
@@ -129,12 +130,15 @@ class LiveEvents:
         return sorted(map(self._known.__getitem__, found), key=_number)
 
     def matching_at(
-        self, subscription: Subscription, now: Micros | None, place: Point
+        self, subscription: Subscription, now: Micros | None, place: Facing
     ) -> list[Event]:
         """Those that one who follows its subscriber would want, were that at a place."""
         if not self._known:
             return []
-        found = self._matcher.match_subscription(subscription, now=now, at=place)
+        at = Point(place.x, place.y)
+        found = self._matcher.match_subscription(
+            subscription, now=now, at=at, heading=place.heading
+        )
         return [event for _, event in sorted(map(self._known.__getitem__, found), key=_number)]
 
     def matching_each(

@@ -18,6 +18,7 @@ from nearcast.matcher.explain import Explanation
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Point
+from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Reading"]
@@ -103,8 +104,8 @@ class Reading:
         first = bisect_right(found, after, key=lambda event: offset(event.key))
         return [(offset(event.key), event) for event in found[first : first + limit]]
 
-    def place(self, subscriber: str) -> Point | None:
-        """Where a subscriber was last, if that is known."""
+    def place(self, subscriber: str) -> Facing | None:
+        """Where a subscriber was last and the heading it said last, if that is known."""
         return self._tracker.place_of(subscriber) or self._fences.place_of(subscriber)
 
     def epoch(self, subscriber: str) -> int:
@@ -127,5 +128,6 @@ class Reading:
                 raise ValidationError(
                     "subscriber", wanted.subscriber, "it has no place yet: report one first"
                 )
-        matcher.add_subscriptions([wanted], at=place)
+        at = None if place is None else Point(place.x, place.y)
+        matcher.add_subscriptions([wanted], at=at, heading=None if place is None else place.heading)
         return matcher.explain(wanted.id, event, now)

@@ -56,6 +56,10 @@ def build(situation: Situation, look: Look) -> Built:
     Costs a search of the surroundings, two for the first region, and a growth over some
     thousand cells.
     """
+    if situation.turning:  # whoever must tell of every turn needs no cells
+        near = ball(situation, look, situation.scale)
+        if near.size <= 0.0:
+            return near
     return holding(situation, look, _built(situation, look))
 
 

@@ -49,6 +49,7 @@ from nearcast.mobility.situation import Floats, Obstacles, Situation
 from nearcast.mobility.statistics import Arrivals, Density, Motion, Turns
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Space, check_space
+from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Tracker", "check_report"]
@@ -431,12 +432,12 @@ class Tracker:
         known = self._movers.get(subscriber) or self._idle.get(subscriber)
         return 0 if known is None else known.epoch
 
-    def place_of(self, subscriber: str) -> Point | None:
+    def place_of(self, subscriber: str) -> Facing | None:
         """Where a subscriber reported last, as far as that is remembered."""
         mover, idle = self._movers.get(subscriber), self._idle.get(subscriber)
         if mover is not None and mover.motion is not None:
-            return Point(mover.motion.x, mover.motion.y)
-        return None if idle is None else Point(idle.x, idle.y)
+            return Facing(mover.motion.x, mover.motion.y, mover.heading)
+        return None if idle is None else Facing(idle.x, idle.y, idle.heading)
 
     def impact_of(self, subscriber: str) -> Impact | None:
         """The impact region that belongs to it."""
