@@ -25,6 +25,7 @@ class NaiveBroker:
         self.subscriptions: dict[str, Subscription] = {}
         self.events: dict[str, Event] = {}
         self.places: dict[str, Point] = {}
+        self.headings: dict[str, float] = {}
         self.told: set[tuple[str, str]] = set()
 
     # -- verbs -----------------------------------------------------------------
@@ -54,8 +55,10 @@ class NaiveBroker:
         self._drop(id)
         return []
 
-    def move(self, subscriber: str, place: Point) -> list[Pair]:
+    def move(self, subscriber: str, place: Point, heading: float | None = None) -> list[Pair]:
         self.places[subscriber] = place
+        if heading is not None:
+            self.headings[subscriber] = heading
         mine = [s for s in self.subscriptions.values() if s.subscriber == subscriber]
         return self._tell(mine, list(self.events.values()))
 
@@ -79,7 +82,8 @@ class NaiveBroker:
             at = self.places.get(subscription.subscriber or "")
             if at is None:
                 return False
-        return oracle.wants(subscription, event, self.space, at)
+        heading = self.headings.get(subscription.subscriber or "", 0.0)
+        return oracle.wants(subscription, event, self.space, at, heading)
 
     def _tell(self, subscriptions: list[Subscription], events: list[Event]) -> list[Pair]:
         told: list[Pair] = []

@@ -6,7 +6,7 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast import Around, Box, Event, Matcher, Point, Polygon, Subscription
@@ -24,6 +24,7 @@ from nearcast.storage.rows import subscription_from_text, subscription_to_text
 from tests import oracle, oracle_geometry, strategies
 
 LANE = Polygon([(-50, 0), (50, 0), (50, 2000), (-50, 2000)])
+_MODEST = settings(max_examples=40, deadline=None)
 SPACES = pytest.mark.parametrize("space", ["globe", "planar"])
 
 
@@ -61,6 +62,7 @@ def test_a_shape_is_a_value() -> None:
     assert eval(repr(lane)) == lane
 
 
+@_MODEST
 @given(st.sampled_from(["globe", "planar"]).flatmap(strategies.shapes))
 def test_shapes_survive_json_and_the_store(region: Around) -> None:
     subscription = Subscription(id="s", subscriber="ann", region=region)
@@ -170,6 +172,7 @@ INDEXES = pytest.mark.parametrize("index", ["pivot", "beq-tree", "scan"])
 
 @SPACES
 @INDEXES
+@_MODEST
 @given(st.data())
 def test_matches_are_those_of_the_definition(space: Space, index: str, data) -> None:
     events = data.draw(strategies.event_lists(space))
@@ -188,6 +191,7 @@ def test_matches_are_those_of_the_definition(space: Space, index: str, data) -> 
 
 
 @SPACES
+@_MODEST
 @given(st.data())
 def test_distances_are_those_of_the_definition(space: Space, data) -> None:
     region, at = data.draw(strategies.shapes(space)), data.draw(strategies.points(space))

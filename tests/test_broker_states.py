@@ -11,18 +11,29 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nearcast import Around, Broker, Event, Mover, Point, Reply, Subscription
+from nearcast import Around, Broker, Event, Mover, Point, Polygon, Reply, Subscription
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import Store
 from nearcast.errors import DuplicateIdError, UnknownIdError
 from nearcast.model.geometry import Space
 from nearcast.storage.sqlite import SqliteStore
 from tests.naive_broker import NaiveBroker, Pair
-from tests.strategies import TIMES, events, locations, points, radii, subscriptions
+from tests.strategies import (
+    TIMES,
+    events,
+    headings,
+    locations,
+    points,
+    radii,
+    shapes,
+    subscriptions,
+)
 
 PEOPLE = ("ann", "bob")
 SUBSCRIPTION_IDS = tuple(f"s{i}" for i in range(6))
 EVENT_IDS = tuple(f"e{i}" for i in range(8))
+_LANE = Polygon([(-1, 0), (1, 0), (1, 9), (-1, 9)])
+LANES = Around(shape=_LANE), Around(shape=_LANE, turns=True)
 
 
 def pairs(reply: Reply) -> list[Pair]:
@@ -78,10 +89,12 @@ class World(RuleBasedStateMachine):
             self.report(self.clients[name], place)
 
     def report(self, client: Mover, place: Point) -> None:
-        report = client.moved(place)
+        report = client.moved(place, self.naive.headings.get(client.subscriber))
         if report is None:
             return
-        reply = self.broker.move(client.subscriber, place, epoch=report.epoch)
+        reply = self.broker.move(
+            client.subscriber, place, epoch=report.epoch, heading=report.heading
+        )
         self.told += pairs(reply)
         for message in reply.messages(client.subscriber):
             client.received(message)
@@ -105,10 +118,10 @@ class World(RuleBasedStateMachine):
         if event.id in self.naive.events and self.naive.events[event.id] == event:
             assert self.broker.publish(event) == Reply()  # a repetition changes nothing
 
-    def walk(self, name: str, place: Point) -> None:
+    def walk(self, name: str, place: Point, heading: float | None = None) -> None:
         now = 1 + (self.naive.now or 0)  # nobody is at two places at once
         self.call(lambda: self.broker.advance(now), lambda: self.naive.advance(now))
-        self.expected += self.naive.move(name, place)
+        self.expected += self.naive.move(name, place, heading)
         self.report(self.clients[name], place)
 
     @rule()
@@ -166,7 +179,7 @@ class Brokers(World):
     def follow(
         self, data: st.DataObject, id: str, name: str, expires: int | None, where: str | None
     ) -> None:
-        region = Around(data.draw(radii(self.space)))
+        region = data.draw(st.builds(Around, radii(self.space)) | shapes(self.space))
         self.begin(Subscription(id, name, where, (), region, expires))
 
     @rule(id=st.sampled_from(SUBSCRIPTION_IDS))
@@ -201,7 +214,7 @@ class Brokers(World):
 
     @rule(name=st.sampled_from(PEOPLE), data=st.data())
     def step(self, name: str, data: st.DataObject) -> None:
-        self.walk(name, data.draw(points(self.space)))
+        self.walk(name, data.draw(points(self.space)), data.draw(st.none() | headings()))
 
     @precondition(lambda self: self.naive.places)
     @rule(data=st.data(), share=st.sampled_from((0.1, 0.5, 0.9)))
@@ -225,11 +238,11 @@ class Roamers(World):
     @rule(
         name=st.sampled_from(PEOPLE),
         number=st.integers(1, 2),
-        radius=st.sampled_from((3, 6, 10)),
+        region=st.sampled_from((Around(3), Around(6), Around(10), *LANES)),
         limit=st.sampled_from((2, 3, 6)),
     )
-    def follow(self, name: str, number: int, radius: int, limit: int) -> None:
-        where, region = f"price < {limit}", Around(radius)
+    def follow(self, name: str, number: int, region: Around, limit: int) -> None:
+        where = f"price < {limit}"
         self.begin(Subscription(f"{name}{number}", name, where, (), region))
 
     @rule(place=spots, price=st.sampled_from((1, 2, 5)), life=st.none() | st.integers(1, 20))
@@ -249,6 +262,13 @@ class Roamers(World):
     def step(self, name: str, dx: int, dy: int) -> None:
         here = self.naive.places.get(name, Point(30, 30))
         self.walk(name, Point(here.x + dx, here.y + dy))
+
+    @precondition(lambda self: self.naive.places)
+    @rule(data=st.data(), heading=headings())
+    def turn(self, data: st.DataObject, heading: float) -> None:
+        """Somebody turns on the spot."""
+        name = data.draw(st.sampled_from(sorted(self.naive.places)))
+        self.walk(name, self.naive.places[name], heading)
 
     @rule(name=st.sampled_from(PEOPLE), place=spots)
     def jump(self, name: str, place: Point) -> None:
