@@ -418,7 +418,7 @@ def fixed(
     if at is None:
         return None
     if region.shape is None:
-        return Circle(at.x, at.y, region.radius_m)
+        return Circle(at.x, at.y, region.reach_m)
     heading = heading % 360 if region.turns else 0.0
     cos, sin = math.cos(math.radians(heading)), math.sin(math.radians(heading))
     if heading % 90 == 0:
@@ -441,8 +441,8 @@ def in_seen(place: Location, seen: Seen, space: str) -> bool:
     drawn = [(project(*a), project(*b)) for a, b in pieces(place)]
     quarter = EARTH_RADIUS_M * math.pi / 2
     near_by = [piece for piece in drawn if min(math.hypot(*end) for end in piece) <= quarter]
-    edges = [tuple(rational([list(piece)])[0]) for piece in near_by]
-    if any(segments_meet(e, f) for e in edges for f in segments(shape)):
+    edges = [rational([list(piece)])[0] for piece in near_by]
+    if any(segments_meet((a, b), f) for a, b in edges for f in segments(shape)):
         return True
     if contains_point(shape, rational([[drawn[0][0]]])[0][0]):
         return True

@@ -14,6 +14,6 @@ def placed(subscription: Subscription, at: Point) -> Subscription:
         subscriber=subscription.subscriber,
         where=subscription.where,
         keywords=subscription.keywords,
-        region=Circle(at.x, at.y, subscription.region.radius_m),
+        region=Circle(at.x, at.y, subscription.region.reach_m),
         expires=subscription.expires,
     )

@@ -197,6 +197,7 @@ def test_distances_are_those_of_the_definition(space: Space, data) -> None:
     region, at = data.draw(strategies.shapes(space)), data.draw(strategies.points(space))
     heading, place = data.draw(strategies.headings()), data.draw(strategies.locations(space))
     seen = oracle_geometry.fixed(region, at, heading)
+    assert isinstance(seen, oracle_geometry.Seen)
     _, mine = shape_floats(placed(region, Facing(at.x, at.y, heading)))
     kind, floats = shape_floats(place)
     import numpy as np

@@ -17,7 +17,7 @@ from nearcast.mobility import kernels
 from nearcast.mobility.forms import drawn_bars, form_gaps, form_of, stamp_bars
 from nearcast.mobility.methods import METHODS
 from nearcast.mobility.plane import Plane, distance
-from nearcast.mobility.safe_region import SafeRegion
+from nearcast.mobility.safe_region import Cells, SafeRegion
 from nearcast.mobility.scene import plane_scene
 from nearcast.mobility.search import MatcherSearch
 from nearcast.mobility.simulate import simulate
@@ -219,7 +219,7 @@ def test_a_region_that_ignores_the_shape_is_noticed():
 
     def without(region: SafeRegion) -> SafeRegion:
         shape = region.shape
-        if hasattr(shape, "bars"):
+        if isinstance(shape, Cells):
             return SafeRegion(region.epoch, replace(shape, bars=()))
         return region
 
