@@ -336,7 +336,7 @@ def test_bad_rows_are_told_with_reasons(bad: tuple[DataFrame, DataFrame], spark:
     reasons = [row.reason for row in rejected(twice, "subscriptions").collect()]
     assert len(reasons) == 2
     assert "other contents" in reasons[0]
-    with pytest.raises(ValidationError, match="give events or subscriptions"):
+    with pytest.raises(ValidationError, match="give one of events, subscriptions, positions"):
         rejected(events, "pairs")  # type: ignore[arg-type]
 
 

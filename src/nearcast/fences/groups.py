@@ -72,6 +72,11 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(self._by_key.values())
 
+    @property
+    def matcher(self) -> Matcher | None:
+        """What the filters want, under the rows of their groups; None if there was never one."""
+        return self._matcher
+
     def get(self, key: Key) -> Group | None:
         """The group of a key, if there is one."""
         return self._by_key.get(key)

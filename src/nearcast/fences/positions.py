@@ -17,9 +17,17 @@ from nearcast.kernels import geometry
 from nearcast.matcher.places import search_boxes
 from nearcast.model.events import Event
 from nearcast.model.fences import object_from
-from nearcast.model.geometry import Point, Space
+from nearcast.model.geometry import Box, Point, Polygon, Space
 
-__all__ = ["Columns", "Position", "Positions", "columns_of", "in_columns", "taken_extents"]
+__all__ = [
+    "Columns",
+    "Position",
+    "Positions",
+    "columns_of",
+    "in_columns",
+    "taken_extents",
+    "with_near",
+]
 
 _NO_ROWS = np.zeros(0, np.int32)
 _NO_STARTS = np.zeros(0, np.int64)
@@ -121,7 +129,7 @@ def _of_any(
     rows: list[tuple[int, ...]] = []
     xs: list[float] = []
     ys: list[float] = []
-    extended: dict[int, tuple[Event, int]] = {}
+    extended: dict[int, tuple[Box | Polygon, int]] = {}
     for number, (event, at, now, counting) in enumerate(zip(*positions, found, strict=True)):
         expires = FOREVER if event.expires is None else event.expires
         nobody: list[tuple[Group | None, Object]] = [(None, "")]
@@ -131,25 +139,22 @@ def _of_any(
                 kind, offset, x, y = tracks.encoded(event)
                 known = group.objects.get(who)
                 track = tracks.new(group, who) if known is None else known
-                if kind != geometry.POINT:
-                    extended[len(rows)] = event, group.row
+                if event.location is not None and not isinstance(event.location, Point):
+                    extended[len(rows)] = event.location, group.row
             rows.append((track, 2 * number + 1, at, now, first + number, expires, kind, offset))
             xs.append(x)
             ys.append(y)
     made = Columns(np.array(rows, np.int64).reshape(-1, 8), np.array(xs), np.array(ys))
-    return _with_near(made, extended, arrays, space) if extended else made
+    return with_near(made, extended, arrays, space) if extended else made
 
 
-def _with_near(
-    made: Columns, extended: dict[int, tuple[Event, int]], arrays: Arrays, space: Space
+def with_near(
+    made: Columns, extended: dict[int, tuple[Box | Polygon, int]], arrays: Arrays, space: Space
 ) -> Columns:
-    """With the fences that extended positions may be in."""
+    """With the fences that extended positions, by row with the row of their group, may be in."""
     counts = np.zeros(len(made.items) + 1, np.int64)
     parts = []
-    for i, (event, group) in extended.items():
-        place = event.location
-        assert place is not None
-        assert not isinstance(place, Point)
+    for i, (place, group) in sorted(extended.items()):
         near = [
             ground.near(arrays.packed, group, np.array(box)) for box in search_boxes(place, space)
         ]

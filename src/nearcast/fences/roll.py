@@ -92,6 +92,15 @@ class Roll:
 
     # -- in ------------------------------------------------------------------------
 
+    def open(self, fence: Fence) -> Group:
+        """A new group, for a fence whose positions none counts yet."""
+        group = self._groups.add(key_of(fence), fence.filter)
+        self._arrays.reserve(groups=group.row + 1)
+        row = self._arrays.tables.groups[group.row]
+        row[:] = 0
+        row[[t.OUT_HEAD, t.CLASS_HEAD, t.LONGEST, t.WIDTH]] = -1
+        return group
+
     def enter(self, fence: Fence, group: Group, seq: int, now: Micros) -> int:
         """The row of a new fence, which stands in the grid from now on if it stays there."""
         region, around = fence.region, isinstance(fence.region, Around)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +16,7 @@ from nearcast.fences.kernels import beginnings, ground, judging, moves, places, 
 from nearcast.fences.kernels import tables as t
 from nearcast.fences.positions import Columns, Position, Positions, columns_of, taken_extents
 from nearcast.fences.roll import Roll
+from nearcast.fences.running import run
 from nearcast.fences.saved import KnownFence, KnownObject, Saved, Visit
 from nearcast.fences.telling import Crossing, Telling
 from nearcast.fences.tracks import Tracks
@@ -36,8 +36,6 @@ Live = Callable[[Subscription], Iterable[tuple[Micros, Event]]]
 MAX_OBJECTS = 1_000_000
 #: Objects of a group that are looked at one by one when a fence comes.
 _FEW = 256
-#: Positions that are located together; those of several pieces on all cores.
-_PIECE = 8192
 _NO_ROWS = np.zeros(0, np.int32)
 #: How far from each other a piece of an edge of 1° and its ends may look on a map of the globe.
 _BENT_M = 200_000.0
@@ -127,7 +125,7 @@ class Watch:
             raise DuplicateIdError("fence", fence.id, "remove it first")
         group = self._groups.get(key_of(fence))
         if group is None:
-            group = self._open(fence)
+            group = self._roll.open(fence)
             group.has_forgotten = True
         if group.has_forgotten:
             self._learn(group, live)
@@ -150,15 +148,6 @@ class Watch:
             while lacking := timers.await_silence(self._arrays.packed, row, True):
                 self._arrays.room(lacking)
         return self._fired(NEVER, NEVER, 2)
-
-    def _open(self, fence: Fence) -> Group:
-        """A new group."""
-        group = self._groups.add(key_of(fence), fence.filter)
-        self._arrays.reserve(groups=group.row + 1)
-        row = self._arrays.tables.groups[group.row]
-        row[:] = 0
-        row[[t.OUT_HEAD, t.CLASS_HEAD, t.LONGEST, t.WIDTH]] = -1
-        return group
 
     def _learn(self, group: Group, live: Live) -> None:
         """The last live position of each object that is not known."""
@@ -321,7 +310,7 @@ class Watch:
         first = self._seq + 1
         self._seq += len(events)
         columns = columns_of(positions, first, self._groups, self._tracks, self._arrays, self.space)
-        self._run(columns)
+        run(self._arrays, columns, parallel_threads(), globe=self._globe)
         told = self._telling.crossings(events, first)
         self._stand(columns, events, first)
         self._tracks.drop_forgotten()
@@ -364,36 +353,6 @@ class Watch:
         self._tracks.stand(tracks[newest].tolist(), last, items[newest, steps.I_OFFSET].tolist())
         if columns.starts.size:
             self._tracks.give_back_unused(taken_extents(columns, events, first))
-
-    def _run(self, columns: Columns) -> None:
-        """Let positions happen."""
-        items, xs, ys, *_ = columns
-        for first, stop, ends, met in self._located(columns):
-            done = first
-            while done <= stop:
-                done, lacking = steps.run(
-                    self._arrays.packed, items, xs, ys, ends, met, first, done, stop, self._globe
-                )
-                if lacking:
-                    self._arrays.room(lacking)
-
-    def _located(self, columns: Columns) -> Iterator[tuple[int, int, Any, Any]]:
-        """Positions piece by piece, with the fences that they meet."""
-        count = len(columns.items)
-        pieces = [(first, min(first + _PIECE, count)) for first in range(0, count, _PIECE)]
-        packed = self._arrays.packed
-
-        def located(piece: tuple[int, int]) -> tuple[int, int, Any, Any]:
-            return *piece, *steps.locate(packed, *columns, *piece, self._globe)
-
-        threads = min(parallel_threads(), len(pieces))
-        if threads == 1:
-            yield from map(located, pieces)
-            return
-        held = self._arrays.tables  # `packed` has the addresses of these, whatever grows meanwhile
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(located, pieces)
-        del held
 
     # -- time ----------------------------------------------------------------------
 
@@ -485,7 +444,7 @@ class Watch:
         self.reach(saved.before, saved.closed)
         for known in sorted(saved.fences, key=lambda each: each.number):
             fence = known.fence
-            group = self._groups.get(key_of(fence)) or self._open(fence)
+            group = self._groups.get(key_of(fence)) or self._roll.open(fence)
             self._roll.numbered = known.number - 1
             row = self._roll.enter(fence, group, known.since, known.made)
             self._seq = max(self._seq, known.since)

@@ -5,7 +5,8 @@ Arrow and the compiler are loaded by the functions that need them, PySpark too, 
 module of the same name would take their place as soon as somebody imports that.
 """
 
+from nearcast.spark.fences import fences
 from nearcast.spark.match import explain, match, rejected
 from nearcast.spark.session import session
 
-__all__ = ["explain", "match", "rejected", "session"]
+__all__ = ["explain", "fences", "match", "rejected", "session"]

@@ -78,10 +78,10 @@ def explain(matches: DataFrame) -> str:
 
 
 def rejected(frame: DataFrame, side: Side, *, space: Space = "globe") -> DataFrame:
-    """The rows of a DataFrame that `match` leaves out: id and reason.
+    """The rows of a DataFrame that `match` or `fences` leaves out: id and reason.
 
-    `side` is "events" or "subscriptions". Costs one pass over the rows; subscriptions are
-    looked through for ids that occur twice with different contents too.
+    `side` is "events", "subscriptions" or "positions". Costs one pass over the rows;
+    subscriptions are looked through for ids that occur twice with different contents too.
     """
     from nearcast.spark.matching import rejects
 

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from nearcast.errors import BatchError, ValidationError
 from nearcast.index import registry
@@ -14,6 +14,7 @@ from nearcast.matcher import Matcher
 from nearcast.matcher.tuning import GivenTuning, read_tuning
 from nearcast.model.geometry import SPACES, Space
 from nearcast.spark import cellwise, duplicates, shipping
+from nearcast.spark.frames import mapped, pruned, pruned_names, read_files
 from nearcast.spark.parquet import SPLITS, EventFiles, splits
 from nearcast.spark.plans import Plan, Weight, choose
 from nearcast.spark.rows import Reject, Side, accepted
@@ -22,12 +23,13 @@ from nearcast.spark.schemas import (
     REJECTS,
     check_pair,
     event_names,
+    position_names,
     subscription_names,
 )
 from nearcast.spark.workers import EventStream, LiveStream, RejectStream, SubscriptionStream
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["Explained", "carry_out", "rejects"]
 
@@ -75,7 +77,7 @@ def carry_out(
     paths = None
     if isinstance(events, str | os.PathLike):
         spark = None if given else getattr(subscriptions, "sparkSession", None)
-        events, paths = _read(os.fspath(events), spark)
+        events, paths = read_files(os.fspath(events), spark, "events")
     request = _Request(
         events=events,
         event_names=event_names(events),
@@ -236,77 +238,17 @@ def _streamed(
     work: Any
     if request.paths is None:
         work = EventStream(shipped, request.space, request.strict)
-        given = request.events.select(*_pruned(request, attributes, words))
+        given = request.events.select(
+            *pruned(request.events, request.event_names, attributes, words)
+        )
     else:
         pieces = splits(request.paths, request.event_names)
-        columns = _pruned_names(request, attributes, words)
-        work = EventFiles(shipped, tuple(columns), request.space, request.strict)
+        names = pruned_names(request.events, request.event_names, attributes, words)
+        work = EventFiles(shipped, tuple(names), request.space, request.strict)
         rows = [tuple(piece) for piece in pieces]
         given = spark.createDataFrame(rows, SPLITS).repartition(max(1, len(pieces)))
         facts += (f"workers read {len(request.paths):,} files in {len(pieces):,} pieces",)
-    return _explained(_mapped(given, work, MATCHES), replace(decided, facts=facts))
-
-
-def _read(path: str, spark: SparkSession | None) -> tuple[DataFrame, list[str]]:
-    """Parquet files as a DataFrame, and their names."""
-    from pyspark.errors import PySparkException
-
-    from nearcast.spark.session import session
-
-    try:
-        frame = (session() if spark is None else spark).read.parquet(path)
-        return frame, frame.inputFiles()
-    except Exception as error:
-        # A damaged footer comes as Java's own error, not as one of PySpark's.
-        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
-            raise
-        said = str(getattr(error, "java_exception", error))
-        reason = said.strip().partition("\n")[0]
-        raise ValidationError("events", path, f"give Parquet files ({reason})") from None
-
-
-def _pruned_names(request: _Request, attributes: frozenset[str], words: bool) -> list[str]:
-    """`_pruned` in the words of a Parquet file."""
-    names = []
-    for name in request.event_names:
-        if name == "attributes":
-            kind: Any = request.events.schema[name].dataType
-            fields = [field.name for field in getattr(kind, "fields", ())]
-            kept = [each for each in fields if each in attributes]
-            plain = all("." not in each for each in fields)
-            names += [f"{name}.{each}" for each in kept] if plain else [name] * bool(kept)
-        elif name != "keywords" or words:
-            names.append(name)
-    return names
-
-
-def _pruned(request: _Request, attributes: frozenset[str], words: bool) -> list[Column]:
-    """The columns of events that can change an answer; attributes only those asked for."""
-    from pyspark.sql import functions as F  # noqa: N812  # everybody's name for it
-
-    columns = []
-    for name in request.event_names:
-        if name == "keywords" and not words:
-            continue
-        column = F.col(f"`{name}`")
-        if name == "attributes":
-            kind: Any = request.events.schema[name].dataType
-            names = [field.name for field in getattr(kind, "fields", ())]
-            kept = [each for each in names if each in attributes]
-            if not kept:
-                continue
-            if len({each.casefold() for each in names}) == len(names):  # else Spark mixes them up
-                fields = [column.getField(each).alias(each) for each in kept]
-                column = F.struct(*fields).alias(name)
-        columns.append(column)
-    return columns
-
-
-def _mapped(frame: DataFrame, work: Any, schema: str) -> DataFrame:
-    def run(batches: Any) -> Any:  # a plain function: Spark looks at its signature
-        return work(batches)
-
-    return frame.mapInArrow(run, schema)
+    return _explained(mapped(given, work, MATCHES), replace(decided, facts=facts))
 
 
 # --- the events are shipped -----------------------------------------------------------------------
@@ -339,7 +281,7 @@ def _past_events(request: _Request, subscriptions: DataFrame, decided: Plan) -> 
             shipped, request.index, request.space, request.strict, request.options
         )
     facts = (f"{good.num_rows:,} events in {good.nbytes / 1e6:,.1f} MB",)
-    return _explained(_mapped(streaming, work, MATCHES), replace(decided, facts=facts))
+    return _explained(mapped(streaming, work, MATCHES), replace(decided, facts=facts))
 
 
 # --- neither fits ---------------------------------------------------------------------------------
@@ -376,13 +318,20 @@ def _explained(frame: DataFrame, decided: Plan) -> DataFrame:
     return frame
 
 
+_NAMES = {
+    "events": event_names,
+    "positions": position_names,
+    "subscriptions": subscription_names,
+}
+
+
 def rejects(frame: DataFrame, side: Side, space: Space) -> DataFrame:
     """`nearcast.spark.match.rejected`, with everything said."""
-    if side not in ("events", "subscriptions"):
-        raise ValidationError("side", side, "give events or subscriptions")
-    names = event_names(frame) if side == "events" else subscription_names(frame)
-    chosen = frame.select(*[name for name in names if name != "subscriber"])
-    bad = _mapped(chosen, RejectStream(side, space), REJECTS)
-    if side == "events":
+    if side not in get_args(Side):
+        raise ValidationError("side", side, f"give one of {', '.join(get_args(Side))}")
+    names = _NAMES[side](frame)
+    chosen = frame.select(*[name for name in names if name not in ("subscriber", "offset")])
+    bad = mapped(chosen, RejectStream(side, space), REJECTS)
+    if side != "subscriptions":
         return bad
     return bad.unionByName(duplicates.conflicting(chosen))

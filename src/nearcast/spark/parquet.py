@@ -7,7 +7,7 @@ of `attributes` only the fields, that some subscription asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from nearcast.errors import SparkError
 from nearcast.model.geometry import Space
 from nearcast.spark.workers import Shipped, answered, match_good, task_threads
 
-__all__ = ["SPLITS", "EventFiles", "Split", "splits"]
+__all__ = ["SPLITS", "EventFiles", "Split", "read_splits", "splits"]
 
 #: A DataFrame of splits, in Spark's words.
 SPLITS = "path string, first int, stop int"
@@ -83,16 +83,23 @@ class EventFiles:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """For `mapInArrow` over splits."""
-        for batch in batches:
-            for row in batch.to_pylist():
-                matcher = self.shipped.open(task_threads())
-                with _opened(row["path"]) as file:
-                    groups = list(range(row["first"], row["stop"]))
-                    for part in file.iter_batches(
-                        _TOGETHER, row_groups=groups, columns=list(self.columns), use_threads=False
-                    ):
-                        events = _zoned(pa.Table.from_batches([part]))
-                        yield from answered(match_good(matcher, events, self.space, self.strict))
+        for events in read_splits(batches, self.columns):
+            matcher = self.shipped.open(task_threads())
+            yield from answered(match_good(matcher, events, self.space, self.strict))
+
+
+def read_splits(
+    batches: Iterator[Any], columns: Sequence[str], rows: int = _TOGETHER
+) -> Iterator[Any]:
+    """The rows of splits, which come as Arrow batches, in tables of at most so many."""
+    for batch in batches:
+        for split in batch.to_pylist():
+            with _opened(split["path"]) as file:
+                groups = list(range(split["first"], split["stop"]))
+                for part in file.iter_batches(
+                    rows, row_groups=groups, columns=list(columns), use_threads=False
+                ):
+                    yield _zoned(pa.Table.from_batches([part]))
 
 
 def _zoned(table: Any) -> Any:

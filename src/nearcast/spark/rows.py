@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast.errors import BatchError, NearcastError
+from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.matcher import bulk
 from nearcast.model.geometry import Space
 from nearcast.model.schema import Schema
 
-__all__ = ["Reject", "Side", "accepted"]
+__all__ = ["Reject", "Side", "accepted", "check"]
 
-Side: TypeAlias = Literal["events", "subscriptions"]
+#: Positions are events that have an `end`.
+Side: TypeAlias = Literal["events", "subscriptions", "positions"]
 _BLOCK = 16
 
 
@@ -48,12 +50,23 @@ def accepted(table: Any, side: Side, space: Space) -> tuple[Any, list[Reject]]:
     return table.filter(pa.array(kept, pa.bool_())), bad
 
 
+def check(table: Any, side: Side, space: Space) -> None:
+    """Raise what is wrong with the first bad row."""
+    if side == "subscriptions":
+        bulk.encode_subscriptions(table, Schema(), space, None)
+        return
+    bulk.encode_events(table, Schema(), space, intern=False)
+    if side == "positions":
+        ends = table.column("end")
+        if ends.null_count:
+            row = pc.index(ends.is_null(), True).as_py()
+            remedy = "a position has one: give it, or drop the row"
+            raise BatchError(row, ValidationError("end", None, remedy))
+
+
 def _fault(table: Any, side: Side, space: Space) -> NearcastError | None:
     try:
-        if side == "events":
-            bulk.encode_events(table, Schema(), space, intern=False)
-        else:
-            bulk.encode_subscriptions(table, Schema(), space, None)
+        check(table, side, space)
     except NearcastError as error:
         return error
     return None

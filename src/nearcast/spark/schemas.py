@@ -10,18 +10,33 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import ValidationError
-from nearcast.model.codec import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS
+from nearcast.model.codec import EVENT_COLUMNS, FENCE_COLUMNS, SUBSCRIPTION_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["MATCHES", "REJECTS", "check_pair", "event_names", "subscription_names"]
+__all__ = [
+    "AROUND",
+    "MATCHES",
+    "REJECTS",
+    "check_pair",
+    "event_names",
+    "fence_names",
+    "position_names",
+    "subscription_names",
+]
 
 #: What `match` gives, in Spark's words.
 MATCHES = "event_id string, subscription_id string"
 #: What `rejected` gives.
 REJECTS = "id string, reason string"
+
+#: Why a region that follows its subscriber is refused where there is no subscriber to follow.
+AROUND = (
+    "regions that follow their subscriber (Around) have no place in a history: give lon and lat, "
+    "a box or a polygon"
+)
 
 _SYNONYMS = {
     "id": ("event_id", "subscription_id", "_id", "uuid"),
@@ -35,12 +50,54 @@ _SYNONYMS = {
     "start": ("start_time", "stm"),
     "attributes": ("properties", "attrs"),
     "radius_m": ("radius",),
+    "margin_m": ("margin",),
+    "dwell": ("dwell_s", "dwell_seconds"),
+    "lost": ("lost_s", "lost_seconds"),
 }
 
 
 def event_names(events: DataFrame) -> list[str]:
     """The columns of a DataFrame of events that are used, in the order of the schema."""
     return _names(events, EVENT_COLUMNS.names, "events")
+
+
+def position_names(positions: DataFrame) -> list[str]:
+    """As `event_names`, for positions: they have an `end`, a place, and perhaps an `offset`."""
+    names = _names(positions, [*EVENT_COLUMNS.names, "offset"], "positions")
+    if "end" not in names:
+        raise ValidationError(
+            "positions.end", positions.columns, "add a column end: when the object was there"
+        )
+    if not {"lon", "geometry"} & set(names):
+        raise ValidationError(
+            "positions.lon",
+            positions.columns,
+            "positions have a place: add lon and lat, or geometry",
+        )
+    if not {"attributes", "attributes_json"} & set(names):
+        raise ValidationError(
+            "positions.attributes", positions.columns,
+            "add a struct attributes, one of whose fields names the object",
+        )  # fmt: skip
+    return names
+
+
+def fence_names(fences: DataFrame) -> list[str]:
+    """As `subscription_names`, for fences."""
+    if "radius_m" in getattr(fences, "columns", ()) and not {"lon", "lat"} & set(fences.columns):
+        raise ValidationError("fences.radius_m", fences.columns, AROUND)
+    names = _names(fences, FENCE_COLUMNS.names, "fences")
+    if "object" not in names:
+        raise ValidationError(
+            "fences.object", fences.columns,
+            "add a column object: the attribute of positions that names who was there",
+        )  # fmt: skip
+    if not {"lon", "xmin", "geometry"} & set(names):
+        raise ValidationError(
+            "fences.geometry", fences.columns,
+            "fences have regions: add lon, lat, radius_m; or xmin, ymin, xmax, ymax; or geometry",
+        )  # fmt: skip
+    return names
 
 
 def subscription_names(subscriptions: DataFrame) -> list[str]:
@@ -126,6 +183,14 @@ def _number(kind: DataType) -> str:
     return "the column's type must be double: cast it"
 
 
+def _whole(kind: DataType) -> str:
+    from pyspark.sql.types import IntegralType, NullType
+
+    if isinstance(kind, IntegralType | NullType):
+        return ""
+    return "the column's type must be bigint: cast it"
+
+
 def _moment(kind: DataType) -> str:
     if kind.typeName() == "timestamp_ntz":
         return "naive timestamps are ambiguous: cast it to timestamp in the zone it was meant in"
@@ -191,7 +256,12 @@ _CHECKS: dict[str, _Check] = {
     "geometry": _bytes,
     "where": _text,
     "subscriber": _text,
+    "source": _text,
+    "object": _text,
+    "on": _words,
     "intervals": _intervals,
     **dict.fromkeys(("start", "end", "expires"), _moment),
     **dict.fromkeys(("lon", "lat", "radius_m", "xmin", "ymin", "xmax", "ymax"), _number),
+    **dict.fromkeys(("margin_m", "dwell", "lost"), _number),
+    "offset": _whole,
 }

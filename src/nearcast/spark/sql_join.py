@@ -17,7 +17,7 @@ from nearcast.errors import ValidationError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["sql_join", "sql_nested_loop"]
+__all__ = ["cells", "edges", "place_held", "sql_join", "sql_nested_loop"]
 
 _RADIUS_M = 6_371_008.8
 
@@ -28,12 +28,12 @@ def sql_join(events: DataFrame, subscriptions: DataFrame, cell: float | None = N
     Without `cell`, half the regions' mean width, for which they are read once.
     Regions must not cross the antimeridian. Costs the pairs that share a cell.
     """
-    edges = _edges(subscriptions)
+    around = edges(subscriptions)
     if cell is None:
-        (width,) = subscriptions.agg(f.avg(edges[2] - edges[0])).first() or (None,)
+        (width,) = subscriptions.agg(f.avg(around[2] - around[0])).first() or (None,)
         cell = (width or 1.0) / 2
-    places = _cells(_with_values(events), (f.col("lon"), f.col("lat")) * 2, cell).alias("e")
-    regions = _cells(subscriptions, edges, cell).alias("s")
+    places = cells(_with_values(events), (f.col("lon"), f.col("lat")) * 2, cell).alias("e")
+    regions = cells(subscriptions, around, cell).alias("s")
     joined = places.join(regions, ["column", "row"])
     return _pairs(joined.where(_held(events, subscriptions)))
 
@@ -48,7 +48,7 @@ def _pairs(joined: DataFrame) -> DataFrame:
     return joined.select(f.col("e.id").alias("event_id"), f.col("s.id").alias("subscription_id"))
 
 
-def _edges(subscriptions: DataFrame) -> tuple[Column, Column, Column, Column]:
+def edges(subscriptions: DataFrame) -> tuple[Column, Column, Column, Column]:
     """A box around each region."""
     if {"lon", "radius_m"} <= set(subscriptions.columns):
         up = f.col("radius_m") / METRES_PER_DEGREE
@@ -64,12 +64,7 @@ def _edges(subscriptions: DataFrame) -> tuple[Column, Column, Column, Column]:
 
 def _held(events: DataFrame, subscriptions: DataFrame) -> Column:
     """What a pair must satisfy; the place first, it is cheap and rarely holds."""
-    if "radius_m" in subscriptions.columns:
-        held = _haversine_m() <= f.col("s.radius_m")
-    else:
-        held = f.col("e.lon").between(f.col("s.xmin"), f.col("s.xmax"))
-        held &= f.col("e.lat").between(f.col("s.ymin"), f.col("s.ymax"))
-    held &= _intervals_hold(subscriptions)
+    held = place_held(subscriptions) & _intervals_hold(subscriptions)
     if {"keywords"} <= set(subscriptions.columns) & set(events.columns):
         held &= f.size(f.array_except("s.keywords", "e.keywords")) == 0
     if "expires" in subscriptions.columns and "end" in events.columns:
@@ -77,9 +72,17 @@ def _held(events: DataFrame, subscriptions: DataFrame) -> Column:
     return held
 
 
-def _cells(frame: DataFrame, edges: tuple[Column, ...], cell: float) -> DataFrame:
+def place_held(regions: DataFrame) -> Column:
+    """Whether the place of `e` lies in the region of `s`."""
+    if "radius_m" in regions.columns:
+        return _haversine_m() <= f.col("s.radius_m")
+    held = f.col("e.lon").between(f.col("s.xmin"), f.col("s.xmax"))
+    return held & f.col("e.lat").between(f.col("s.ymin"), f.col("s.ymax"))
+
+
+def cells(frame: DataFrame, box: tuple[Column, ...], cell: float) -> DataFrame:
     """A row for each cell that a box (or a point) meets."""
-    xmin, ymin, xmax, ymax = (f.floor(edge / cell).cast("int") for edge in edges)
+    xmin, ymin, xmax, ymax = (f.floor(edge / cell).cast("int") for edge in box)
     wide = frame.withColumn("column", f.explode(f.sequence(xmin, xmax)))
     return wide.withColumn("row", f.explode(f.sequence(ymin, ymax)))
 

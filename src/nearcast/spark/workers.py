@@ -33,6 +33,7 @@ __all__ = [
     "SubscriptionUnits",
     "UnitMatching",
     "answered",
+    "gathered",
     "match_good",
     "task_threads",
 ]
@@ -105,7 +106,7 @@ def task_threads() -> int:
 # --- streams --------------------------------------------------------------------------------------
 
 
-def _gathered(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+def gathered(batches: Iterator[Any], rows: int) -> Iterator[Any]:
     """The batches as tables of at least so many rows, but for the last."""
     waiting: list[Any] = []
     size = 0
@@ -146,7 +147,7 @@ class EventStream:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """For `mapInArrow`."""
         matcher: Matcher | None = None
-        for events in _gathered(batches, _TOGETHER):
+        for events in gathered(batches, _TOGETHER):
             if matcher is None:
                 matcher = self.shipped.open(task_threads())
             yield from answered(match_good(matcher, events, self.space, self.strict))
@@ -169,7 +170,7 @@ class SubscriptionStream:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """For `mapInArrow`."""
-        for subscriptions in _gathered(batches, self.chunk):
+        for subscriptions in gathered(batches, self.chunk):
             events = self.shipped.open(1)
             matcher = _filled(subscriptions, self.index, self.space, self.strict, self.options)
             for first in range(0, events.num_rows, _TOGETHER):
@@ -193,7 +194,7 @@ class LiveStream:
         """For `mapInArrow`."""
         from nearcast.model.codec import subscriptions_from_arrow
 
-        for table in _gathered(batches, 1024):
+        for table in gathered(batches, 1024):
             matcher: Matcher = self.shipped.open(task_threads())
             about = self.ends.open(1)
             ids, ends = about.column("id"), about.column("end").to_numpy()
