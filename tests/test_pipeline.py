@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from nearcast import Matcher
+from nearcast import Broker, Circle, Event, Fence, Matcher, Point
 from nearcast.cli import app
 from nearcast.datasets import City
 from nearcast.errors import DatasetError, SparkError, ValidationError
+from nearcast.model.codec import fences_to_arrow
 from nearcast.spark.folders import Folder
 from nearcast.spark.stages import Stage, StageReport, Workspace
 
@@ -329,3 +330,44 @@ def test_an_unknown_section():
     result = CliRunner().invoke(app, ["demo", "--only", "fireworks"])
     assert result.exit_code == 2
     assert "live, walk, fences, patterns, pipeline" in result.output
+
+
+def test_fences_watch_the_fixes(finished, tmp_path: Path):
+    out, _ = finished
+    fixes = pq.read_table(out / "fixes", columns=["id", "ts", "lon", "lat"]).sort_by("ts")
+    table = fixes.set_column(1, "ts", fixes["ts"].cast(pa.int64())).to_pylist()
+    middle = table[len(table) // 2]
+    yard = Fence("yard", "ops", "id", Circle(middle["lon"], middle["lat"], 400),
+                 on={"enter", "exit", "lost"}, lost=120)  # fmt: skip
+    pq.write_table(fences_to_arrow([yard]), tmp_path / "fences.parquet")
+    broker = Broker()
+    broker.subscribe(yard)
+    told: list[Any] = []
+    for row in table:
+        where = Point(row["lon"], row["lat"])
+        told += broker.publish(Event(f"{row['id']}@{row['ts']}", {"id": row["id"]}, location=where,
+                                     end=row["ts"]))  # fmt: skip
+    arguments = "fences", "--out", str(out), "--fences", str(tmp_path / "fences.parquet")
+    code, said = run(*arguments, "--quiet")
+    assert code == 0, said
+    assert "enter" in said
+    found = pq.read_table(out / "transitions").drop_columns(["at"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == sorted(
+        (n.subscription_id, n.object, n.transition, n.event.id) for n in told
+    )
+    assert {n.transition for n in told} == yard.on
+    code, said = run(*arguments, "--dry-run")
+    assert "transitions    is there already" in said
+    code, said = run(*arguments, "--dry-run", "--until", "2030-01-01T00:00:00Z")
+    assert "transitions    would be done" in said
+
+
+def test_fences_are_refused_without_what_they_need(finished, tmp_path: Path):
+    out, _ = finished
+    code, said = run("fences", "--out", str(out))
+    assert (code != 0, "which fences?" in said) == (True, True)
+    code, said = run("fences", "--out", str(out), "--fences", str(tmp_path / "none"))
+    assert (code != 0, "give --fences a path" in said) == (True, True)
+    pq.write_table(pa.table({"id": ["f"]}), tmp_path / "f.parquet")
+    code, said = run("fences", "--out", str(out), "--fences", str(tmp_path / "f.parquet"))
+    assert (code != 0, "fences.object" in said) == (True, True)

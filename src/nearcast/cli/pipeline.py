@@ -1,4 +1,4 @@
-"""`nearcast pipeline`: traces in, subscriptions, events, a tuning and matches out."""
+"""`nearcast pipeline`: traces in; subscriptions, events, a tuning, matches, transitions out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch", "pipeline", "show_summary", "watched"]
 
-_JOBS = "prepare, tune, match, or all of them"
+_JOBS = "prepare, tune, match, fences, or all of them"
 
 
 def pipeline(
@@ -60,6 +60,15 @@ def pipeline(
     max_rejects: Annotated[float, typer.Option(help="Share of bad rows that is borne.")] = 0.5,
     index: Annotated[str, typer.Option(help="Which index matches; auto: the tuning's.")] = "auto",
     plan: Annotated[str, typer.Option(help="auto, broadcast or partitioned.")] = "auto",
+    fences: Annotated[
+        str | None, typer.Option(help="Fences, as Parquet; for fences, and all if there are any.")
+    ] = None,
+    positions: Annotated[
+        str | None, typer.Option(help="What they watch, as Parquet; else the fixes of prepare.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How far time goes for them, RFC 3339.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, say what would be done, stop.")
     ] = False,
@@ -75,6 +84,8 @@ def pipeline(
       nearcast pipeline prepare cabs.csv --column id=cab --out work/ --dry-run
 
       nearcast pipeline match --events e.parquet --subscriptions s.parquet --out work/
+
+      nearcast pipeline fences --fences f.parquet --positions p.parquet --out work/
     """
     if not out:
         raise ValidationError("--out", out, "say in which folder the results shall be")
@@ -95,7 +106,8 @@ def pipeline(
     watch = Watch(quiet=quiet)
     run = Pipeline(
         spark, out, traces or (), wanted, _any(format), given, _path(events),
-        _path(subscriptions), index, plan, listener=watch,
+        _path(subscriptions), index, plan, listener=watch, fences=fences, positions=positions,
+        until=until,
     )  # fmt: skip
     if dry_run:
         for stage, to_do in run.foresee(_any(job)):

@@ -14,28 +14,36 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pyspark.sql import functions as f
 
+from nearcast.clock import Time, to_micros
 from nearcast.errors import DatasetError, ValidationError
 from nearcast.index import registry
+from nearcast.spark.fences import fences
 from nearcast.spark.folders import Folder
 from nearcast.spark.inputs import Format, Inputs, find_inputs, parquet_schema
 from nearcast.spark.match import MOST_BYTES, explain, match
 from nearcast.spark.plans import Kind
 from nearcast.spark.prepare import Preparation, preparation_stages
-from nearcast.spark.schemas import event_names, subscription_names
+from nearcast.spark.schemas import (
+    event_names,
+    fence_names,
+    position_names,
+    subscription_names,
+)
 from nearcast.spark.stages import Listener, Stage, StageReport, Workspace
 from nearcast.spark.tune import tune
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Job", "Pipeline", "Summary"]
 
-Job: TypeAlias = Literal["prepare", "tune", "match", "all"]
+Job: TypeAlias = Literal["prepare", "tune", "match", "fences", "all"]
 
 _JOBS: dict[str, tuple[str, ...]] = {
     "prepare": ("fixes", "points", "areas", "subscriptions", "events"),
     "tune": ("tuning",),
     "match": ("matches",),
+    "fences": ("transitions",),
 }
 #: What the folders take together, as a multiple of the traces and by subscription or event.
 _GROWTH, _ROW_BYTES = 8, 600
@@ -79,6 +87,8 @@ def _remark(report: StageReport) -> str:
     if report.stage == "matches":
         plan = str(facts["plan"]).partition("\n")[0].removeprefix("plan").strip()
         return f"{plan}; skew {facts['skew']:g}"
+    if report.stage == "transitions":
+        return ", ".join(f"{name} {count:,}" for name, count in facts["told"].items())
     return ""
 
 
@@ -87,7 +97,8 @@ class Pipeline:
     """A run over a workspace. `traces` are needed by `prepare` only.
 
     `tune` and `match` may take other `events` and `subscriptions` (paths of Parquet) than
-    those that `prepare` has made.
+    those that `prepare` has made. `fences` (a path, too) watch `positions`, or else the fixes of
+    `prepare`, whose attribute `id` names the object; `all` does that if there are any.
     """
 
     spark: SparkSession
@@ -102,6 +113,9 @@ class Pipeline:
     plan: str = "auto"
     most_bytes: int = MOST_BYTES
     listener: Listener | None = None
+    fences: str | None = None
+    positions: str | None = None
+    until: Time | None = None
 
     def run(self, job: Job = "all") -> Summary:
         """Do what is not done yet. Raises before the first stage where something is wrong."""
@@ -140,6 +154,8 @@ class Pipeline:
             stages.append(self._tuning(space))
         if job in ("match", "all"):
             stages.append(self._matches(space, job))
+        if job == "fences" or (job == "all" and self.fences is not None):
+            stages.append(self._transitions(space))
         space.check(needed)
         return stages
 
@@ -160,14 +176,17 @@ class Pipeline:
         given = self.events if side == "events" else self.subscriptions
         if given is None:
             return space.folder(side).path, {}, [side]
+        return given, self._files(given, side), []
+
+    def _files(self, given: str, side: str) -> dict[str, Any]:
+        """The settings that files of Parquet are; refused if they are none, or lack columns."""
         files = Folder(given).files()
         if not files:
             raise DatasetError(f"{given} does not exist or holds no files; give --{side} a path")
         for file in files:
             parquet_schema(file)
-        frame = self.spark.read.parquet(given)
-        _ = event_names(frame) if side == "events" else subscription_names(frame)
-        return given, {side: [[x.path, x.size, x.changed_ns] for x in files]}, []
+        _NAMES[side](self.spark.read.parquet(given))
+        return {side: [[x.path, x.size, x.changed_ns] for x in files]}
 
     def _tuning(self, space: Workspace) -> Stage:
         events, e_settings, e_after = self._source(space, "events")
@@ -207,6 +226,44 @@ class Pipeline:
 
         after = [*e_after, *s_after, *(["tuning"] if tuned else [])]
         return Stage("matches", settings | e_settings | s_settings, after, work)
+
+    def _transitions(self, space: Workspace) -> Stage:
+        if self.fences is None:
+            raise DatasetError("which fences? give --fences a path of Parquet files")
+        wanted = self.fences
+        settings = self._files(wanted, "fences")
+        until = None if self.until is None else to_micros(self.until, "until")
+        if self.positions is not None:
+            settings |= self._files(self.positions, "positions")
+
+        def work(folder: Folder) -> tuple[int, Mapping[str, Any]]:
+            read = self.spark.read.parquet
+            source = self.positions or _positions_of(read(space.folder("fixes").path))
+            told = fences(source, read(wanted), until)
+            told.write.parquet(folder.path)
+            counts = read(folder.path).groupBy("transition").count().orderBy("transition").collect()
+            by = {str(row["transition"]): int(row["count"]) for row in counts}
+            return sum(by.values()), {"told": by}
+
+        after = [] if self.positions is not None else ["fixes"]
+        return Stage("transitions", {"until": until, **settings}, after, work)
+
+
+_NAMES = {
+    "events": event_names,
+    "subscriptions": subscription_names,
+    "positions": position_names,
+    "fences": fence_names,
+}
+
+
+def _positions_of(fixes: DataFrame) -> DataFrame:
+    """Fixes as positions: who and when name one, for there is one at a time."""
+    known = [name for name in ("id", "occupied") if name in fixes.columns]
+    return fixes.select(
+        f.concat_ws("@", "id", f.unix_micros("ts").cast("string")).alias("id"),
+        f.struct(*known).alias("attributes"), "lon", "lat", f.col("ts").alias("end"),
+    )  # fmt: skip
 
 
 @contextmanager
