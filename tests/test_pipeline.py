@@ -338,7 +338,7 @@ def test_fences_watch_the_fixes(finished, tmp_path: Path):
     table = fixes.set_column(1, "ts", fixes["ts"].cast(pa.int64())).to_pylist()
     middle = table[len(table) // 2]
     yard = Fence("yard", "ops", "id", Circle(middle["lon"], middle["lat"], 400),
-                 on={"enter", "exit", "lost"}, lost=120)  # fmt: skip
+                 on={"enter", "exit", "dwell"}, dwell=30)  # fmt: skip
     pq.write_table(fences_to_arrow([yard]), tmp_path / "fences.parquet")
     broker = Broker()
     broker.subscribe(yard)

@@ -28,6 +28,7 @@ from nearcast.spark import fences, rejected
 from nearcast.spark.objects import Kind, kind_of, shards_of
 from nearcast.spark.positions import Layout, PositionPacking
 from nearcast.spark.shipping import ship_matcher, ship_table
+from nearcast.spark.sql_fences import sql_fences
 from nearcast.spark.transitions import TransitionStream, standing_to_table
 from tests.naive_fences import NaiveFences, Told
 
@@ -389,3 +390,17 @@ def test_a_stream_is_refused(spark: SparkSession):
     )  # fmt: skip
     with pytest.raises(ValidationError, match="not spark"):
         fences(stream, [YARD])
+
+
+def test_spark_sql_says_the_same_with_windows(spark: SparkSession):
+    random = Random(7)
+    rows = [
+        (f"p{n}", f"t{n % 5}", 8 + 0.004 * random.randrange(8), 47 + 0.004 * random.randrange(6), n)
+        for n in range(200)
+    ]
+    given = positions(spark, *rows)
+    wanted = [Fence(f"f{n}", "ops", "truck", Circle(8 + 0.01 * n, 47.008, 900)) for n in range(4)]
+    frame = spark.createDataFrame(fences_to_arrow(wanted))
+    should = collected(fences(given, frame), "string")
+    assert len(should) > 50
+    assert collected(sql_fences(given, frame, "truck", 0.01), "string") == should
