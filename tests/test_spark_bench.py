@@ -10,6 +10,7 @@ import pytest
 from nearcast.bench import experiments
 from nearcast.bench.experiments import spark
 from nearcast.bench.experiments.base import settle
+from nearcast.bench.experiments.spark_history import HISTORY
 from nearcast.bench.metrics import Agreement
 from nearcast.bench.results import Measurement
 from nearcast.bench.runner import measure_all
@@ -36,6 +37,9 @@ def test_all_contenders_agree_with_the_truth():
         (spark.READY, "Spark on files, 2 cores"),
         (spark.NESTED, "nested loop"),
         (spark.NESTED, "broadcast"),
+        (HISTORY, "fences"),
+        (HISTORY, "fences on files"),
+        (HISTORY, "windows, 1000 m"),
     }
     for m in found.values():
         assert m.agreement.exact

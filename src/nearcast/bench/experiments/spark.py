@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from nearcast.bench.experiments import spark_history
 from nearcast.bench.experiments.base import Experiment, Plan, Setting
 from nearcast.bench.experiments.cases import BareMatcher, Case
 from nearcast.bench.experiments.spark_jobs import Engine, write
@@ -98,7 +99,7 @@ class _Data:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_CHOICES = ("whole", "ready", "nested")
+_CHOICES = ("whole", "ready", "nested", "history")
 _PLANS = ("broadcast", "partitioned")
 
 
@@ -109,6 +110,8 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         for cores in plan.numbers("cores"):
             engines[cores] = Engine(cores)
             stack.callback(engines[cores].close)
+        if "history" in plan.texts("parts"):
+            yield from spark_history.trials(plan, engines[most])
         (index,) = plan.texts("index")
         for name in plan.texts("workloads"):
             if name not in _SOURCES:
@@ -184,7 +187,8 @@ def _cores(cores: int) -> str:
 
 
 def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
-    claims: list[Claim] = []
+    claims = spark_history.claims(measurements)
+    measurements = [m for m in measurements if m.operation != spark_history.HISTORY]
     for name in dict.fromkeys(str(m.parameters["workload"]) for m in measurements):
         mine = [m for m in measurements if m.parameters["workload"] == name]
         largest = max((int(m.parameters["n"]) for m in mine if m.operation != NESTED), default=0)
@@ -297,12 +301,20 @@ EXPERIMENT = Experiment(
         Setting("workloads", ("mo",), ("mo",), "mo, or cabs: mo at real pick-ups"),
         Setting("cores", (1, 2), (2,), "Spark's cores; the most take part in all"),
         Setting("index", ("auto",), ("auto",), "which index matches"),
-        Setting("parts", _CHOICES, _CHOICES, "end to end, past a ready index, a nested-loop join"),
+        Setting("positions", (100_000,), (2_000,), "of trucks, past fences"),
+        Setting("fences", (10_000,), (100,), "how many fences these pass"),
+        Setting(
+            "parts",
+            _CHOICES,
+            _CHOICES,
+            "end to end, past a ready index, a nested-loop join, fences over history",
+        ),
     ),
     trials=_trials,
     claims=_claims,
     figures=(
         Figure("whole", "From DataFrames to matches on disk", WHOLE, "seconds"),
+        Figure("history", "Fences over history", spark_history.HISTORY, "rate"),
         Figure("ready", "Events past a ready index", READY, "rate"),
     ),
 )

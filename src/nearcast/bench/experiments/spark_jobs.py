@@ -19,14 +19,17 @@ from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearcast.bench.trial import Timed
+from nearcast.datasets.globe import METRES_PER_DEGREE
 from nearcast.errors import BenchError
-from nearcast.spark import match, session
+from nearcast.spark import fences, match, session
+from nearcast.spark.sql_fences import sql_fences
 from nearcast.spark.sql_join import sql_join, sql_nested_loop
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "told_as_pairs", "write"]
 
 
 class Engine:
@@ -55,8 +58,11 @@ class Engine:
         if "error" in said:
             raise BenchError(f"{job} failed on Spark: {said['error']}")
         self.memory = said["memory"]
-        table = pq.read_table(out)
-        return Timed(said["seconds"], table.select(["event_id", "subscription_id"]))
+        return Timed(said["seconds"], self._pairs(pq.read_table(out)))
+
+    def _pairs(self, table: pa.Table) -> pa.Table:
+        """What is compared; of transitions all that they say, beside their fence."""
+        return told_as_pairs(table) if "transition" in table.column_names else table.select(_PAIR)
 
     def close(self) -> None:
         """End the child and remove its files."""
@@ -67,6 +73,17 @@ class Engine:
             self._child.stdout.close()
         self._log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_PAIR = ["event_id", "subscription_id"]
+
+
+def told_as_pairs(told: pa.Table) -> pa.Table:
+    """Transitions as pairs: a fence, and the rest in one text."""
+    at = told.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).cast(pa.string())
+    rest = [told.column(name) for name in ("event_id", "transition", "object")]
+    said = pc.binary_join_element_wise(*rest, at, "|")
+    return pa.table([said, told.column("fence_id")], names=_PAIR)
 
 
 # --- in the child ---------------------------------------------------------------------------------
@@ -142,7 +159,22 @@ def _nested_loop(_: Any, events: Any, subscriptions: Any, __: Mapping[str, Any])
     return sql_nested_loop(events, subscriptions)
 
 
+def _fences(_: Any, events: Any, subscriptions: Any, __: Mapping[str, Any]) -> Any:
+    return fences(events, subscriptions)
+
+
+def _fences_of_files(_: Any, __: Any, subscriptions: Any, asked: Mapping[str, Any]) -> Any:
+    return fences(asked["events"], subscriptions)
+
+
+def _windows(_: Any, events: Any, subscriptions: Any, asked: Mapping[str, Any]) -> Any:
+    return sql_fences(events, subscriptions, "truck", asked["cell_m"] / METRES_PER_DEGREE)
+
+
 _JOBS = {
+    "fences": _fences,
+    "fences on files": _fences_of_files,
+    "windows": _windows,
     "broadcast": _broadcast,
     "partitioned": _partitioned,
     "ready": _ready,
