@@ -60,7 +60,7 @@ def test_a_process_from_its_first_line_to_its_last(tmp_path: Path):
     with process("--store", store) as (running, line):
         assert "WITHOUT KEYS" in line
         url = ready(line)
-        with httpx2.Client(base_url=url, verify=False) as http:
+        with httpx2.Client(base_url=url, verify=False, timeout=60) as http:
             http.put("/v1/subscriptions/s", json={"subscriber": "ann"})
             assert http.post("/v1/events", json=feature("e1")).status_code == 200
             with process("--store", store) as (second, nothing):
@@ -80,7 +80,9 @@ def test_a_process_from_its_first_line_to_its_last(tmp_path: Path):
         assert not (tmp_path / "p.db-socket").exists()
     with process("--store", store) as (running, line):
         url = ready(line)
-        told = httpx2.get(f"{url}/v1/subscribers/ann/notifications", verify=False).json()
+        told = httpx2.get(
+            f"{url}/v1/subscribers/ann/notifications", verify=False, timeout=60
+        ).json()
         assert [each["seq"] for each in told["notifications"]] == [1]
         running.kill()  # and what it leaves behind is in nobody's way
         running.wait()

@@ -64,8 +64,8 @@ async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, 
         return Answer({"accepted": new, "repeated": len(events) - new, "offset": offset}, (reply,))
 
     found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
-    desk.metrics.events.labels("accepted").inc(found["accepted"])
-    desk.metrics.events.labels("repeated").inc(found["repeated"])
+    for result in ("accepted", "repeated"):
+        desk.metrics.came[result] += found[result]
     return found
 
 

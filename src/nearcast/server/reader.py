@@ -56,9 +56,12 @@ class Reader:
         """Whether something has come since the last page."""
         return self._behind or self._listener.woken.is_set()
 
-    async def woken(self, patience_s: float) -> None:
+    async def woken(self, patience_s: float | None = None) -> None:
         """Return when there may be something, or after a while."""
         if self._behind or self.ended:
+            return
+        if patience_s is None:  # a timeout costs as much as the rest of a turn
+            await self._listener.woken.wait()
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from nearcast.errors import ValidationError
-from nearcast.server.app import make_app
+from nearcast.server.app import App
 from nearcast.server.auth import is_loopback
 from nearcast.server.desk import Desk
 from nearcast.server.house import House
@@ -62,8 +62,9 @@ class Running:
         if self._beside is not None:
             self._sockets.append(self._beside)
         config = uvicorn.Config(
-            make_app(self.desk), log_config=None, access_log=False, lifespan="off",
-            server_header=False, ws="websockets-sansio", ws_per_message_deflate=False,
+            App(self.desk), log_config=None, access_log=False, lifespan="off",
+            proxy_headers=False, server_header=False, ws="websockets-sansio",
+            ws_per_message_deflate=False,
             ws_max_size=settings.max_body, backlog=_BACKLOG, timeout_keep_alive=60,
             timeout_graceful_shutdown=max(1, round(settings.stop_s)),
         )  # fmt: skip

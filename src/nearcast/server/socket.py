@@ -25,13 +25,12 @@ from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, problem_o
 from nearcast.server.reader import Reader
 from nearcast.server.wire import check_depth, decode, encode, region_text
 
-__all__ = ["FRAMES", "PROTOCOL", "Connection", "make_endpoint"]
+__all__ = ["FRAMES", "PROTOCOL", "Connection", "denied", "make_endpoint"]
 
 PROTOCOL = "nearcast.v1"
 #: Frames of one connection that are being answered; more are not read.
 _TOGETHER = 64
 _HELLO_S = 10.0
-_QUIET_S = 60.0
 _ROLES = ("subscribe", "admin")
 _GOING, _POLICY, _LATER, _BROKEN = 1001, 1008, 1013, 1011
 
@@ -46,7 +45,7 @@ def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
                 _may(who)
             desk.limits.opened()
         except NearcastError as error:
-            await _denied(socket, problem_of(error))
+            await denied(socket, problem_of(error))
             return
         try:
             spoken = PROTOCOL if PROTOCOL in socket.scope["subprotocols"] else None
@@ -66,7 +65,7 @@ def _may(who: Principal) -> None:
                       "use a key of role subscribe or admin")  # fmt: skip
 
 
-async def _denied(socket: WebSocket, problem: Problem) -> None:
+async def denied(socket: WebSocket, problem: Problem) -> None:
     """An HTTP answer instead of a socket."""
     headers = {**problem.headers, "content-type": CONTENT_TYPE}
     await socket.receive()
@@ -88,7 +87,6 @@ class Connection:
         self._greeted = False
         self._room = asyncio.Semaphore(_TOGETHER)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sent = desk.metrics.delivered.labels("websocket")
 
     @property
     def who(self) -> Principal:
@@ -236,14 +234,14 @@ class Connection:
             if page is not None:
                 said = {"notifications": page.texts, "next": page.next, "lost": page.lost}
                 await self.send({"type": "notifications"} | said)
-                self._sent.inc(len(page.texts))
+                self.desk.metrics.sent["websocket"] += len(page.texts)
             if region is not None:
                 text = region_text(region)
                 await self.send({"type": "region", "epoch": region.epoch, "safe_region": text})
             if request is not None:
                 await self.send({"type": "request", "after": request})
             if page is None and region is None and request is None:
-                await reader.woken(_QUIET_S)
+                await reader.woken()
 
     async def send(self, frame: dict[str, Any]) -> None:
         """One frame; waits while the other end does not read."""

@@ -49,14 +49,14 @@ def _after(ask: Ask) -> int | None:
 
 
 async def _stream(ask: Ask, reader: Reader) -> AsyncIterator[bytes]:
-    sent = ask.desk.metrics.delivered.labels("sse")
+    sent = ask.desk.metrics.sent
     try:
         with reader, suppress(NearcastError):  # the server stops: whoever reads comes again
             yield b"retry: 1000\n\n"
             while not reader.ended:
                 page = await reader.page()
                 if page is not None:
-                    sent.inc(len(page.texts))
+                    sent["sse"] += len(page.texts)
                     yield _written(page)
                 elif said := _pushed(reader):
                     yield said

@@ -97,7 +97,7 @@ async def get_notifications(ask: Ask) -> Response:
                     await listener.woken.wait()
     finally:
         desk.feeds.leave(listener)
-    desk.metrics.delivered.labels("pull").inc(len(page.texts))
+    desk.metrics.sent["pull"] += len(page.texts)
     said = {"notifications": page.texts, "next": page.next, "lost": page.lost}
     return answer(said | {"request": desk.feeds.asked(who)})
 
