@@ -43,7 +43,7 @@ def _listen(requests: SimpleQueue[str]) -> None:
 def end_with_input() -> None:
     """End this process when its input ends, that is, when its parent does or lets it go."""
     sys.stdin.read()
-    from nearcast.jit.compiler import saving
+    from nearcast.jit.kept import saving
 
     with saving:  # a file that is being written is moved to its place, or not begun
         os._exit(0)

@@ -5,34 +5,21 @@ Importing this module imports numba, which takes half a second: nothing does bef
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
-import sys
-from pathlib import Path
-from threading import Lock
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-import numba
-from numba.core import event, sigutils
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
+from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.serialize import dumps
+from numba.core.typing import make_concrete_template
 
 from nearcast.jit import progress
-from nearcast.jit.kernel_files import module_cache
-from nearcast.jit.troubles import warn_once
+from nearcast.jit.kept import Kept, KeptParts
+from nearcast.jit.parts import PartCompiler
 
 if TYPE_CHECKING:
     from nearcast.jit.tiers import Kernel
 
-__all__ = ["Kept", "KernelDispatcher", "saving", "seconds", "type_of"]
-
-#: Held while a file of the cache is written.
-saving = Lock()
+__all__ = ["KernelDispatcher", "seconds", "type_of"]
 
 #: numba's own stopwatch.
 _clock = event.TimingListener()
@@ -73,10 +60,16 @@ class KernelDispatcher(CPUDispatcher):
     """
 
     def __init__(self, kernel: Kernel, how: dict[str, bool]) -> None:
-        options = {"nopython": True, "boundscheck": False, **how}
+        # A wrapper for C would be made and compiled for every form, and nobody calls it.
+        options = {"nopython": True, "boundscheck": False, "no_cfunc_wrapper": True, **how}
         super().__init__(kernel.function, targetoptions=options)
         self._kernel = kernel
         self._cache = Kept(kernel.function, options)
+        self._parts: dict[tuple[Any, ...], Any] = {}
+        self._part_cache = KeptParts(kernel.function, options)
+        self._part_compiler = PartCompiler(
+            kernel.function, self.targetdescr, options, {}, self._compiler.pipeline_class
+        )
 
     def _compile_for_args(self, *args: Any) -> Any:
         """A callable for these arguments: compiled code, or their interpreter for now."""
@@ -94,102 +87,31 @@ class KernelDispatcher(CPUDispatcher):
         """Whether the form for these types is loaded, or kept on disk."""
         return signature in self.overloads or self._cache.path(signature).exists()
 
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """What numba asks when another kernel calls this one: here it becomes a part of it."""
+        signature, args = self._compiler.fold_argument_types(args, kws)
+        name = self.py_func.__name__
+        made = self._part(tuple(args))
+        template = make_concrete_template(f"Part({name})", name, [made.signature])
+        return template, signature, args, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        """By what the form for these types is known to those that call it."""
+        return self._part(tuple(sig)).entry_point
+
+    def _part(self, args: tuple[Any, ...]) -> Any:
+        """The form for these types that callers take in."""
+        with global_compiler_lock, self._compiling_counter:
+            if args not in self._parts:
+                made = self._part_cache.load_overload(args, self.targetctx)
+                if made is None:
+                    what = {"dispatcher": self, "args": args, "return_type": None}
+                    with event.trigger_event("numba:compile", data=what):
+                        made = self._part_compiler.compile(args, None)
+                    self._part_cache.save_overload(args, made)
+                self.targetctx.insert_user_function(made.entry_point, made.fndesc, [made.library])
+                self._parts[args] = made
+            return self._parts[args]
+
     def __reduce__(self) -> Any:
         return self._kernel.__reduce__()
-
-
-class Kept(_Cache):
-    """Compiled forms of one function on disk, each in a file of its own.
-
-    A file is written beside its place and moved there, so that it is whole or not there, and
-    begins with a digest of the rest: what was damaged is compiled again.
-    """
-
-    def __init__(self, function: FunctionType, options: dict[str, bool]) -> None:
-        source = Path(function.__code__.co_filename)
-        root = os.environ.get("NUMBA_CACHE_DIR")
-        folder = module_cache(source)
-        self._folder = folder if root is None else Path(root) / folder.name
-        name = f"{source.stem}.{function.__qualname__}-{function.__code__.co_firstlineno}"
-        self._name = name.replace("<", "").replace(">", "")
-        self._function = function
-        self._options = options
-
-    @property
-    def cache_path(self) -> str:
-        """Its folder."""
-        return str(self._folder)
-
-    def path(self, signature: Any) -> Path:
-        """The file for a signature, on this machine with these versions."""
-        types, result = sigutils.normalize_signature(signature)
-        cells = [_stable(cell.cell_contents) for cell in self._function.__closure__ or ()]
-        said = (
-            [str(kind) for kind in types],
-            str(result),
-            self._function.__code__.co_code,
-            cells,
-            sorted(self._options.items()),
-            cpu_target.target_context.codegen().magic_tuple(),
-            numba.__version__,
-            sys.version_info[:2],
-        )
-        digest = hashlib.sha256(repr(said).encode()).hexdigest()[:24]
-        return self._folder / f"{self._name}.{digest}.nbc"
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled form for a signature; None if there is none, or none that can be read."""
-        target_context.refresh()
-        path = self.path(sig)
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            warn_once("read", f"{path} cannot be read ({error.strerror}); it is compiled again")
-            return None
-        try:
-            digest, data = content[:32], content[32:]
-            if hashlib.sha256(data).digest() != digest:
-                raise ValueError("its digest is another")
-            return CompileResult._rebuild(target_context, *pickle.loads(data))
-        except Exception as error:  # whatever reading rubbish raises
-            warn_once("damaged", f"{path} is damaged ({error}); it is compiled again")
-            return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled form; if that cannot be, it is there in this process only."""
-        if data.library.has_dynamic_globals or data.lifted:
-            return
-        path = self.path(sig)
-        content = dumps(data._reduce())
-        beside = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with saving:
-                try:
-                    beside.write_bytes(hashlib.sha256(content).digest() + content)
-                    os.replace(beside, path)
-                except BaseException:
-                    beside.unlink(missing_ok=True)
-                    raise
-        except OSError as error:
-            warn_once(
-                "write",
-                f"compiled kernels cannot be kept in {path.parent} ({error.strerror}), and every "
-                "process will compile anew; set NEARCAST_CACHE to a folder with room",
-            )
-
-    def enable(self) -> None:
-        """It is always on."""
-
-    def disable(self) -> None:
-        """It is always on."""
-
-    def flush(self) -> None:
-        """Files are named by what they were made from: none is ever stale."""
-
-
-def _stable(value: Any) -> str:
-    """A constant as text that is the same in every process."""
-    return str(getattr(value, "__qualname__", None) or repr(value))
