@@ -17,6 +17,7 @@ from nearcast.clock import Micros
 from nearcast.cpsl.lineage import Lineage
 from nearcast.errors import ValidationError
 from nearcast.kernels import geometry
+from nearcast.kernels.arrange import frozen
 from nearcast.matcher.places import shape_floats
 from nearcast.model.events import Event, Value
 from nearcast.model.geometry import Box, Location, Point, Polygon
@@ -215,7 +216,7 @@ def hull_of(shapes: Sequence[Shape]) -> Shape | None:
     from nearcast.cpsl import kernels
 
     points = np.concatenate([corners(shape) for shape in shapes])
-    return shape_of(kernels.convex_hull(points))
+    return shape_of(kernels.convex_hull(frozen(points)))
 
 
 def corners(shape: Shape) -> npt.NDArray[np.float64]:

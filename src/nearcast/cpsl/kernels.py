@@ -19,6 +19,7 @@ from nearcast.kernels.geometry import (
     shapes_meet,
 )
 from nearcast.kernels.region_grid import at_point
+from nearcast.kernels.sorting import order_of, stable_order
 
 # What a unary location subscription asks of a place.
 HAPPEN_IN, OVERLAP, SAME_PLACE, NEARER, AT, FARTHER = 0, 1, 2, 3, 4, 5
@@ -28,8 +29,8 @@ HAPPEN_IN, OVERLAP, SAME_PLACE, NEARER, AT, FARTHER = 0, 1, 2, 3, 4, 5
 def convex_hull(points):
     """The vertices of the convex hull, anticlockwise from the lowest x; Andrew's monotone chain."""
     n = len(points)
-    order = np.argsort(points[:, 1], kind="mergesort")
-    order = order[np.argsort(points[order, 0], kind="mergesort")]
+    order = stable_order(points[:, 1].copy())
+    order = order[stable_order(points[order, 0])]
     kept = np.empty(n, np.int64)
     m = 0
     for k in range(n):  # each place once
@@ -276,7 +277,7 @@ def safe_rectangle(x, y, frame, boxes):
         dy = max(boxes[j, 1] - y, max(0.0, y - boxes[j, 3]))
         gaps[j] = dx * dx + dy * dy
     xmin, ymin, xmax, ymax = frame[0], frame[1], frame[2], frame[3]
-    for j in np.argsort(gaps):
+    for j in order_of(gaps):
         a, b, c, d = boxes[j, 0], boxes[j, 1], boxes[j, 2], boxes[j, 3]
         if a >= xmax or c <= xmin or b >= ymax or d <= ymin:
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba.core import event
+from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing import make_concrete_template
@@ -52,6 +52,17 @@ def type_of(value: Any) -> Any:
     return context.resolve_value_type(value)
 
 
+def _widened(kind: Any) -> Any:
+    """The type of an argument for a part: one width of integers, and constants are like others.
+
+    Else the same part is compiled for a 0, a 1, an `int32` and an `int64`. A constant truth
+    value stays one: such a kernel is two by intention.
+    """
+    if isinstance(kind, types.IntegerLiteral):
+        return types.int64 if kind.literal_type.signed else kind
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
+
+
 class KernelDispatcher(CPUDispatcher):
     """The compiled form of a kernel.
 
@@ -90,8 +101,9 @@ class KernelDispatcher(CPUDispatcher):
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """What numba asks when another kernel calls this one: here it becomes a part of it."""
         signature, args = self._compiler.fold_argument_types(args, kws)
+        args = tuple(map(_widened, args))
         name = self.py_func.__name__
-        made = self._part(tuple(args))
+        made = self._part(args)
         template = make_concrete_template(f"Part({name})", name, [made.signature])
         return template, signature, args, {}
 

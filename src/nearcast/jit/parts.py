@@ -2,7 +2,7 @@
 
 numba would compile every kernel that another one calls as if Python called it, too: two wrappers
 that take the arguments apart, and machine code of its own, beside the copy that becomes part of
-the caller. For most kernels nobody ever needs these, and they take a quarter of the compiler's time.
+the caller. For most kernels nobody ever needs these, and they take a fifth of the compiler's time.
 """
 
 from __future__ import annotations

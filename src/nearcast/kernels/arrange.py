@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearcast.jit import brief_kernel, inlined, kernel
+from nearcast.kernels.sorting import sort
 
 #: Intervals of a clause that are each compared with each.
 SHORT = 24
@@ -200,7 +201,7 @@ def sort_words(offsets, code):
     at = 0
     for i in range(n):
         run = code[offsets[i] : offsets[i + 1]].copy()
-        run.sort()
+        sort(run)
         for k in range(run.size):
             if run[k] >= 0 and (k == 0 or run[k] != run[k - 1]):
                 out[at] = run[k]

@@ -27,6 +27,7 @@ import math
 import numpy as np
 
 from nearcast.jit import kernel
+from nearcast.kernels.sorting import sort
 
 POINT, CIRCLE, BOX, POLYGON, PLACED = 0, 1, 2, 3, 4
 EARTH_RADIUS_M = 6_371_008.8
@@ -347,7 +348,8 @@ def _covered(b, polygons):
         n = 2
         for j in range(len(edges)):
             n = _cut(edges[j], x1, y1, x2, y2, cuts, n)
-        stops = np.sort(cuts[:n])
+        stops = cuts[:n].copy()
+        sort(stops)
         for k in range(n - 1):
             t = (stops[k] + stops[k + 1]) / 2
             x, y = x1 + t * (x2 - x1), y1 + t * (y2 - y1)

@@ -53,8 +53,19 @@ def grow(out, size):
     """`out`, or a copy of twice the size when `size` has reached its end."""
     if size < out.size:
         return out
-    larger = np.empty(max(2 * out.size, 64), out.dtype)
-    larger[:size] = out[:size]
+    return longer(out, size, 64)
+
+
+@kernel
+def longer(array, used, least):
+    """A copy of the first `used` rows with room for `least`, and for twice as many as before.
+
+    Item by item: where slices are assigned, numba compiles the message that they do not fit.
+    """
+    larger = np.empty((max(least, 2 * array.shape[0]), *array.shape[1:]), array.dtype)
+    old, new = array.reshape(array.size), larger.reshape(larger.size)
+    for i in range(used * (new.size // max(larger.shape[0], 1))):
+        new[i] = old[i]
     return larger
 
 

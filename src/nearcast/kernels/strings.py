@@ -287,7 +287,8 @@ def packed(cells, blob, slots):
         if cells[slot, 0] & _LONG == _LONG:
             begin = np.int64(cells[slot, 1])
             size = size_of(cells[slot, 0])
-            tight[used : used + size] = blob[begin : begin + size]
+            for i in range(size):
+                tight[used + i] = blob[begin + i]
             cells[slot, 1] = used
             used += size
     return tight, used

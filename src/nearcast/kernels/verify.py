@@ -7,6 +7,7 @@ import numpy as np
 from nearcast.jit import kernel
 from nearcast.kernels.geometry import point_in_shape
 from nearcast.kernels.rows import contains_sorted, event_satisfies, find_value
+from nearcast.kernels.sorting import sort
 
 
 @kernel
@@ -90,7 +91,7 @@ def unique_owners(owner, events, rows):
         group = np.empty(j - i, np.int32)
         for k in range(i, j):
             group[k - i] = owner[rows[k]]
-        group.sort()
+        sort(group)
         for k in range(group.size):
             if k == 0 or group[k] != group[k - 1]:
                 out_events[m] = events[i]

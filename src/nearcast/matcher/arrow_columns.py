@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nearcast.clock import EARLIEST, LATEST
 from nearcast.kernels import texts as text_kernels
+from nearcast.kernels.arrange import frozen
 
 __all__ = [
     "any_valid",
@@ -131,7 +132,7 @@ def coded_names(array: Any) -> tuple[npt.NDArray[np.signedinteger[Any]], list[An
     starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     text = np.frombuffer(b"" if data is None else data, np.uint8)
     codes, firsts = np.empty(len(array), np.int32), np.empty(text_kernels.MOST_NAMES, np.int64)
-    known = text_kernels.code_names(starts, text, codes, firsts)
+    known = text_kernels.code_names(frozen(starts), frozen(text), codes, firsts)
     if known < 0:
         return coded(array)
     return codes, [array[at].as_py() for at in firsts[:known].tolist()]

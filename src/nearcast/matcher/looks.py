@@ -107,7 +107,7 @@ def _seen(table: Any) -> Seen | None:
     ends: Ends | None = None
     if codes.dtype == np.int32 and codes.flags.writeable and all(distinct):
         ends = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
-        if not survey.survey_runs(offsets, codes, low, high, *ends):
+        if not survey.survey_runs(frozen(offsets), frozen(codes), low, high, *ends):
             ends = None
     return Seen(offsets, codes, distinct, low, high, ends)
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.kernels import texts as kernels
+from nearcast.kernels.arrange import frozen
 from nearcast.model.schema import Schema
 from nearcast.model.templates import MAX_LENGTH, Plan, cut, template
 
@@ -92,6 +93,7 @@ def _constants(offsets: I8, data: npt.NDArray[np.uint8], valid: Flags) -> _Const
     """The constants of all texts; None where no text has any that can be told."""
     size = valid.size
     counts, keys = np.empty(size, np.int64), np.empty(size, np.uint64)
+    data = frozen(data)  # one type of texts, whosever they are: kernels are compiled for each
     kernels.count_constants(offsets, data, counts, keys)
     counts[~valid | (np.diff(offsets) > MAX_LENGTH)] = kernels.ODD
     first = np.zeros(size + 1, np.int64)

@@ -22,6 +22,7 @@ from nearcast.kernels.geometry import (
     segment_distance,
     shapes_distance,
 )
+from nearcast.kernels.sorting import sort
 
 FREE, PARTLY, UNSAFE = 0, 1, 2
 
@@ -156,7 +157,8 @@ def mark_inside(x0, y0, cell, columns, rows, polygon, state):
                     cross[count] = ax + (y - ay) / (by - ay) * (bx - ax)
                     count += 1
             at += 2 * n
-        spans = np.sort(cross[:count])
+        spans = cross[:count].copy()
+        sort(spans)
         for k in range(0, count - 1, 2):
             first = _column_of(spans[k] - cell / 2, x0, cell, columns)
             last = _column_of(spans[k + 1] + cell / 2, x0, cell, columns)
@@ -530,7 +532,7 @@ def z_runs(columns, cells):
             z |= ((column >> k) & 1) << (2 * k)
             z |= ((row >> k) & 1) << (2 * k + 1)
         code[i] = z
-    code.sort()
+    sort(code)
     starts, stops = np.empty(code.size, np.int64), np.empty(code.size, np.int64)
     runs = 0
     for i in range(code.size):

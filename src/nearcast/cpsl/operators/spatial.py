@@ -14,6 +14,7 @@ from nearcast.cpsl import kernels
 from nearcast.cpsl.instances import Shape, shape_of
 from nearcast.errors import ValidationError
 from nearcast.kernels import geometry
+from nearcast.kernels.arrange import frozen
 from nearcast.model.geometry import SPACES, Point, Space
 
 __all__ = ["Relations", "region_shape"]
@@ -25,7 +26,7 @@ def region_shape(points: bytes | Sequence[tuple[float, float]]) -> Shape:
     Points are pairs, or `nearcast.cpsl.regions.packed`.
     """
     flat = np.frombuffer(points) if isinstance(points, bytes) else np.array(points, np.float64)
-    return shape_of(kernels.convex_hull(flat.reshape(-1, 2)))
+    return shape_of(kernels.convex_hull(frozen(flat.reshape(-1, 2))))
 
 
 class Relations:

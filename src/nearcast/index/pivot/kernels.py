@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.jit import brief_kernel, inlined, kernel, prefetcher
-from nearcast.kernels.rows import event_satisfies
+from nearcast.kernels.rows import event_satisfies, longer
+from nearcast.kernels.sorting import sort
 
 TILE = 512
 WORDS = 8
@@ -47,9 +48,7 @@ def deeper(stack, depth):
     """The stack, or a copy twice as large where three more might not fit."""
     if depth + 3 <= stack.shape[0]:
         return stack
-    larger = np.empty((2 * stack.shape[0], *stack.shape[1:]), stack.dtype)
-    larger[:depth] = stack[:depth]
-    return larger
+    return longer(stack, depth, 0)
 
 
 @inlined
@@ -142,7 +141,8 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
             continue
         for i in range(m):
             centres[i] = centre_of(lows[i], highs[i], bottom, top)
-        ordered = np.sort(centres[:m])
+        ordered = centres[:m].copy()
+        sort(ordered)
         parts = max(2, -(-(n * m) // (sampled * GOAL)))  # tiles that they will make
         q = (m - 1) * (parts >> 1) // parts
         at = ordered[q]

@@ -122,8 +122,9 @@ def match_events(c, box, placed, rows, batch, counters):
         while total + n > events.size:
             events = grow(events, events.size)
             found = grow(found, found.size)
-        events[total : total + n] = at
-        found[total : total + n] = out[:n]
+        for i in range(n):
+            events[total + i] = at
+            found[total + i] = out[i]
         total += n
     counters[0] += batch.start.size - 1
     counters[1] += rows * (batch.start.size - 1)

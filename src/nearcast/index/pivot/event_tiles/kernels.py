@@ -21,7 +21,7 @@ from nearcast.index.pivot.kernels import (
     free_position,
 )
 from nearcast.jit import brief_kernel, inlined, kernel, packing, prefetcher
-from nearcast.kernels.rows import find_value
+from nearcast.kernels.rows import find_value, longer
 
 prefetch = prefetcher()
 #: What a match works on: start, count, attr and value of the store; attr, low, high, kid and split
@@ -308,9 +308,7 @@ def match_clause(pack, c_attr, c_low, c_high, c0, c1, now, columns, counters):
         if left == 0:
             continue
         if n + left > out.size:
-            larger = np.empty(2 * (n + left), np.int32)
-            larger[:n] = out[:n]
-            out = larger
+            out = longer(out, n, 2 * (n + left))
         for w in range(WORDS):
             m = alive[tile, w]
             for b in range(8):  # eight positions a word of `okay`

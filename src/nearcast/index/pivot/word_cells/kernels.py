@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from nearcast.index.pivot.kernels import by_event
 from nearcast.jit import brief_kernel, kernel, prefetcher
-from nearcast.kernels.rows import event_satisfies
+from nearcast.kernels.rows import event_satisfies, longer
+from nearcast.kernels.sorting import order_of, sort
 from nearcast.kernels.tokens import first_not_below
 
 #: What the head of a cell says.
@@ -213,13 +214,6 @@ def _in_quarter(lines, i, q, x, y):
 
 
 @kernel
-def _longer(array, used, size):
-    larger = np.empty((max(size, 2 * array.shape[0]), *array.shape[1:]), array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
-@kernel
 def divided(lines):
     """A tree over entries: (child, cells, items). A cell is (node, x, y, bits of its side, the
     end of its items).
@@ -251,9 +245,9 @@ def divided(lines):
             copies = _quarters(lines, item, first, stop, x + half, y + half, counts)
             if copies <= COPIES * size:
                 if stop + copies > item.size:
-                    item = _longer(item, stop, stop + copies)
+                    item = longer(item, stop, stop + copies)
                 if nodes + 4 > child.size:
-                    child = _longer(child, nodes, nodes + 4)
+                    child = longer(child, nodes, nodes + 4)
                 child[node] = nodes
                 child[nodes : nodes + 4] = 0
                 at = stop
@@ -275,9 +269,9 @@ def divided(lines):
                 nodes += 4
                 continue
         if n_cells == cells.shape[0]:
-            cells = _longer(cells, n_cells, 0)
+            cells = longer(cells, n_cells, 0)
         if used + size > done.size:
-            done = _longer(done, used, used + size)
+            done = longer(done, used, used + size)
         for k in range(size):
             done[used + k] = item[first + k]
         used += size
@@ -332,7 +326,7 @@ def _enter(t, c_start, c_low, c_high, node, x, y, bits, start, room, word, rest,
     for k in range(items.size):
         own = np.int64(word[items[k]])
         keys[k] = ((own & (boards - 1)) << 32) | own
-    order = np.argsort(keys)
+    order = order_of(keys)
     base = start >> 2
     t.shelf[base : base + boards + 1] = 0
     for k in range(items.size):
@@ -422,7 +416,7 @@ def cells_met(child, x0, y0, x1, y1, met):
         first = np.int64(child[node])
         if first == 0:
             if n == met.shape[0]:
-                met = _longer(met, n, 0)
+                met = longer(met, n, 0)
             met[n, 0], met[n, 1], met[n, 2], met[n, 3] = node, x, y, bits
             n += 1
             continue
@@ -733,7 +727,7 @@ def _places(start, attr, value, word_start, boxes, first, stop, plan, child):
         used += 1
     order = keys[:used]
     if used > 1:
-        order.sort()
+        sort(order)
     return at, lines, cell, order & 0xFFFFFFFF
 
 
@@ -854,8 +848,8 @@ def match(
             else:
                 met, n_met = cells_met(child, its[0], its[1], its[2], its[3], met)
                 if visits + n_met > visit.shape[0]:
-                    visit = _longer(visit, visits, visits + n_met)
-                    near = _longer(near, visits, visits + n_met)
+                    visit = longer(visit, visits, visits + n_met)
+                    near = longer(near, visits, visits + n_met)
                 for c in range(n_met):
                     _visit(
                         visit, near, visits, number, few, head, met[c, 0],
@@ -869,7 +863,7 @@ def match(
             v1 = min(v0 + TOGETHER, visits)
             most = _ask_for_words(visit, v0, v1, shelf, entry_word, word_start, word, first)
             if most > some.size:
-                some = _longer(some, 0, most)
+                some = longer(some, 0, most)
             # Under a word of the event.
             n = NONE
             for v in range(v0, v1):
@@ -942,7 +936,7 @@ def match(
                     j += ONE
                 most = m + np.int64(kept)
                 if most > out.size:
-                    out, events = _longer(out, m, most), _longer(events, m, most)
+                    out, events = longer(out, m, most), longer(events, m, most)
                 for k in range(kept):
                     i = some[k]
                     clause = np.int64(entry_rest[i, ROW])

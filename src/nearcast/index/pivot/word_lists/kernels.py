@@ -23,7 +23,8 @@ from nearcast.index.pivot.kernels import bit_number, by_event
 from nearcast.index.pivot.word_cells import kernels as cells
 from nearcast.index.pivot.word_cells.kernels import Cells
 from nearcast.jit import brief_kernel, kernel
-from nearcast.kernels.rows import contains_sorted
+from nearcast.kernels.rows import contains_sorted, longer
+from nearcast.kernels.sorting import order_of
 from nearcast.kernels.tokens import first_not_below
 
 BLOCK = 16
@@ -209,7 +210,7 @@ def _order_from(t, word, first):
         x = _grid_line(t.box[side(k, 0)], t.box[side(k, 2)], xmin, xmax)
         y = _grid_line(t.box[side(k, 1)], t.box[side(k, 3)], ymin, ymax)
         keys[i] = _along(x, y)
-    order = np.argsort(keys)
+    order = order_of(keys)
     rows = t.row[start:stop][order]
     signatures = t.signature[start:stop][order]
     others = t.others[start:stop][order]
@@ -217,10 +218,10 @@ def _order_from(t, word, first):
     for i in range(n):
         for j in range(4):
             boxes[i, j] = t.box[side(start + order[i], j)]
-    t.row[start:stop] = rows
-    t.signature[start:stop] = signatures
-    t.others[start:stop] = others
     for i in range(n):
+        t.row[start + i] = rows[i]
+        t.signature[start + i] = signatures[i]
+        t.others[start + i] = others[i]
         for j in range(4):
             t.box[side(start + i, j)] = boxes[i, j]
     for i in range(start, stop):
@@ -456,13 +457,6 @@ def remove(t, rows):
 
 
 @kernel
-def _longer(array, used):
-    larger = np.empty((2 * array.shape[0], *array.shape[1:]), array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
-@kernel
 def _descend(box, runs, count, bounds, out, width):
     """Runs (first, how many, event) of boxes that the place of their event may lie in, from
     runs of boxes to look at.
@@ -490,7 +484,7 @@ def _descend(box, runs, count, bounds, out, width):
         first, number = runs[r, 0], runs[r, 1]
         looked += number
         if n + 16 > out.shape[0]:
-            out = _longer(out, n)
+            out = longer(out, n, 0)
         left = (masks[r] >> np.uint64(first & 15)) & ((ONE << np.uint64(number)) - ONE)
         while left != 0:
             bit = left & (~left + ONE)
@@ -506,7 +500,7 @@ def _descend(box, runs, count, bounds, out, width):
 def _with_run(runs, used, first, number, event):
     """Runs with one more behind those used."""
     if used == runs.shape[0]:
-        runs = _longer(runs, used)
+        runs = longer(runs, used, 0)
     runs[used, 0], runs[used, 1], runs[used, 2] = first, number, event
     return runs
 
@@ -550,8 +544,10 @@ def _levels(head, pairs, p0, p1, groups, blocks, entries):
 def _behind(runs, count, more, number):
     """Runs with others behind them."""
     while count + number > runs.shape[0]:
-        runs = _longer(runs, count)
-    runs[count : count + number] = more[:number]
+        runs = longer(runs, count, 0)
+    for i in range(number):
+        for j in range(runs.shape[1]):
+            runs[count + i, j] = more[i, j]
     return runs
 
 
@@ -669,7 +665,7 @@ def _candidates(
         hits, n, looked = _descend(box, entries, n_entries + n, bounds, hits, 1)
         counters[1] += looked
         while m + n > out.size:
-            out, events = _longer(out, m), _longer(events, m)
+            out, events = longer(out, m, 0), longer(events, m, 0)
         kept = 0
         for h in range(n):
             i, event = hits[h, 0], hits[h, 2]
@@ -734,7 +730,7 @@ def match(
         if e1 - e0 > 1:
             whose, rows = by_event(whose, rows, whose.size, e1 - e0)
         while m + whose.size > out.size:
-            out, events = _longer(out, m), _longer(events, m)
+            out, events = longer(out, m, 0), longer(events, m, 0)
         filled = -1
         for h in range(whose.size):
             clause, e = rows[h], e0 + whose[h]

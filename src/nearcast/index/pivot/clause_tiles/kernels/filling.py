@@ -24,6 +24,7 @@ from nearcast.index.pivot.clause_tiles.kernels.layout import (
 )
 from nearcast.index.pivot.kernels import AHEAD, ONE, TILE, WORDS
 from nearcast.jit import kernel, prefetcher
+from nearcast.kernels.sorting import order_of
 
 #: Rows of a shelf by which its columns are chosen.
 SAMPLE = 2048
@@ -89,7 +90,7 @@ def _fit(c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs, count, s
     """Choose the columns of a shelf, and its codes, by the rows that will stand there."""
     columns, weight = _tell(c_start, c_count, c_attr, c_low, c_high, rows, runs, count, seen, hull)
     dims = min(columns, t.dim_attr.shape[1])
-    order = np.argsort(-weight[:columns])
+    order = order_of(-weight[:columns])
     total = 0
     for r in range(len(runs)):
         total += runs[r, 2] - runs[r, 1]

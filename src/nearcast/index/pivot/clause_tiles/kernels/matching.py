@@ -31,6 +31,7 @@ from nearcast.index.pivot.kernels import (
     deeper,
 )
 from nearcast.jit import brief_kernel, inlined, kernel, prefetcher, word_reader
+from nearcast.kernels.rows import longer
 
 #: Candidates that are decided together.
 CANDIDATES = 4096
@@ -218,13 +219,6 @@ def _settle(doubt, of, n, c_start, c_count, c_attr, c_low, c_high, dense, out, e
     return m
 
 
-@kernel
-def _longer(array, used, wanted):
-    larger = np.empty(max(2 * array.size, wanted), array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
 # Where a name is given to another array inside a loop, references are counted at every turn, by
 # atomic instructions. So the next two work with what room they are given, and tell if it is short.
 
@@ -357,7 +351,7 @@ def match_event(pack, c_attr, start, attr, value, columns, at, counters):
         )  # fmt: skip
         if i == tiles and m + u <= out.size:
             break
-        out, events = _longer(out, m, m + 2 * room), _longer(events, m, m + 2 * room)
+        out, events = longer(out, m, m + 2 * room), longer(events, m, m + 2 * room)
     m = _settle(doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out, events, m)
     counters[0] += visited
     counters[1] += tiles * TILE
@@ -427,8 +421,8 @@ def match_events(c, nodes, t, batch, counters):
                 for i in range(a, b + 1):
                     if n > 0 and (i == b or n + TILE > CANDIDATES):
                         if m + u + n > out.size:
-                            out = _longer(out, m, m + u + n)
-                            events = _longer(events, m, m + u + n)
+                            out = longer(out, m, m + u + n)
+                            events = longer(events, m, m + u + n)
                         if u + n > CANDIDATES:
                             m = _settle(
                                 doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high,
@@ -453,7 +447,7 @@ def match_events(c, nodes, t, batch, counters):
             stack = deeper(stack, depth)
             top = b
             if top + 3 * (b - a) > lists.size:
-                lists = _longer(lists, top, top + 3 * (b - a))
+                lists = longer(lists, top, top + 3 * (b - a))
             for j in range(kid, kid + 3):
                 if node_kid[j] == NOTHING:
                     continue
@@ -475,7 +469,7 @@ def match_events(c, nodes, t, batch, counters):
                     stack[depth, 0], stack[depth, 1], stack[depth, 2] = j, begin, top
                     depth += 1
         if m + u > out.size:
-            out, events = _longer(out, m, m + u), _longer(events, m, m + u)
+            out, events = longer(out, m, m + u), longer(events, m, m + u)
         m = _settle(
             doubt, doubt_of, u, c_start, c_count, c_attr, c_low, c_high, dense, out,
             events, m,
