@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,28 +47,31 @@ def test_a_region_that_lies_is_found_out(scene: Scene, monkeypatch: pytest.Monke
 class TestRehearsal:
     """A process behind the demo compiles what later sections need."""
 
-    def test_it_says_when_a_section_is_done_and_ends_with_the_demo(self):
-        with Rehearsal(["live", "walk", "pipeline"]) as rehearsal:
+    def test_it_says_when_a_section_is_done_and_ends_with_the_demo(self, scene: Scene):
+        scene = replace(scene, scale=0.02)
+        with Rehearsal(["live", "walk", "pipeline"], scene) as rehearsal:
             process = rehearsal._process
             assert process is not None
-            assert process.args[-1] == "walk"  # type: ignore[index]
+            assert process.args[-2:] == ["walk", "pipeline"]  # type: ignore[index]
             rehearsal.wait("walk")
             rehearsal.wait("pipeline")
+            drawn = [path.name for path in scene.out.iterdir()]
         assert process.returncode == 0
+        assert drawn == ["traces-3-6-2.parquet"]  # what Spark will read is there, and whole
 
-    def test_a_demo_that_ends_early_does_not_wait_for_it(self):
-        with Rehearsal(["live", "walk", "patterns"]) as rehearsal:
+    def test_a_demo_that_ends_early_does_not_wait_for_it(self, scene: Scene):
+        with Rehearsal(["live", "walk", "patterns"], scene) as rehearsal:
             process = rehearsal._process
         assert process is not None
         assert process.returncode == 0
 
-    def test_if_it_dies_the_demo_goes_on(self):
-        with Rehearsal(["live", "walk"]) as rehearsal:
+    def test_if_it_dies_the_demo_goes_on(self, scene: Scene):
+        with Rehearsal(["live", "walk"], scene) as rehearsal:
             assert rehearsal._process is not None
             rehearsal._process.kill()
             rehearsal.wait("walk")
 
-    def test_the_first_section_needs_none(self):
-        with Rehearsal(["walk"]) as rehearsal:
+    def test_the_first_section_needs_none(self, scene: Scene):
+        with Rehearsal(["walk"], scene) as rehearsal:
             assert rehearsal._process is None
             rehearsal.wait("walk")

@@ -292,6 +292,37 @@ def test_small_work_is_answered_at_once_and_compiled_behind(folder):
     }  # fmt: skip
 
 
+def test_a_part_is_compiled_once_for_all_integers(folder):
+    """Constants, narrow and wide integers: parts need no form of their own for each."""
+    (folder / "part_kernels.py").write_text("""
+from nearcast.jit import kernel
+
+@kernel
+def times(value, by, back):
+    return -value * by if back else value * by
+
+@kernel
+def total(narrow, wide, short):
+    return times(narrow[0], 2, True) + times(wide[0], 3, False) + times(7, short, True)
+""")
+    said, trouble = run(
+        folder,
+        """
+        from part_kernels import times, total
+        given = np.array([2**31 - 1], np.int32), np.array([2**40]), 5
+        right = total(*given)
+        total.take_over()
+        print(total.dispatcher(*given) == right == -2 * (2**31 - 1) + 3 * 2**40 - 35)
+        print(len(times.dispatcher._parts), len(times.dispatcher.overloads))
+        times.take_over()
+        print(times(7, 3, True), len(times.dispatcher.overloads))
+        """,
+        NEARCAST_JIT="1",
+    )
+    assert said.splitlines() == ["True", "2 0", "-21 1"]  # back, and not; then Python's own
+    assert trouble == ""
+
+
 def test_types_that_come_later_are_learnt_as_well(folder):
     said, trouble = run(
         folder,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nearcast.cli.console import result_console
+from nearcast.cli.starting import Starting
 from nearcast.errors import MissingExtraError, ValidationError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from nearcast.bench.story import Chapter
 
-__all__ = ["SECTIONS", "Scene", "can_draw", "run_sections", "section"]
+__all__ = ["ON_SPARK", "SECTIONS", "Scene", "can_draw", "run_sections", "section"]
 
 #: By name, in order: where the function lives.
 SECTIONS: dict[str, str] = {
@@ -31,6 +32,8 @@ SECTIONS: dict[str, str] = {
     "patterns": "nearcast.cli.patterns:patterns",
     "pipeline": "nearcast.cli.taxis:taxis",
 }
+#: Those that need Spark.
+ON_SPARK = frozenset({"pipeline"})
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class Scene:
         """Where the results go."""
         return result_console()
 
+    @cached_property
+    def spark(self) -> Starting:
+        """Spark, for the sections that need it."""
+        return Starting("nearcast demo")
+
 
 Section: TypeAlias = "Callable[[Scene], Chapter]"
 
@@ -72,9 +80,11 @@ def run_sections(scene: Scene, names: list[str]) -> None:
     jit.compile_at_once()  # what is shown is how fast it is once compiled, here and on Spark
     order = names or list(SECTIONS)
     chapters = []
-    with Rehearsal(order) as rehearsal:
-        for name in order:
+    with Rehearsal(order, scene) as rehearsal:
+        for at, name in enumerate(order):
             rehearsal.wait(name)
+            if at and ON_SPARK & set(order[at:]):  # not sooner: two compilers have two cores
+                scene.spark.begin()
             chapters.append(section(name)(scene))
     if not any(chapter.pictures for chapter in chapters):
         return

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
+from nearcast import jit
 from nearcast.bench.story import Chapter
 from nearcast.cli.braille import braille
 from nearcast.cli.console import counting, result_console, watching
@@ -87,7 +88,7 @@ class Showcase:
         return pa.Table.from_batches(list(batches))
 
     def _prepare(self) -> None:
-        with watching(quiet=self.quiet) as say:
+        with watching(quiet=self.quiet) as say, jit.shown(say):
             say("getting the kernels ready (the first time they are compiled) …")
             few = replace(self, subscriptions=_FEW, events=_EVENT_BATCH, quiet=True)
             few.__dict__.update(city=self.city, console=Console(file=io.StringIO()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -25,13 +26,13 @@ from nearcast.matcher import Matcher
 if TYPE_CHECKING:
     from nearcast.spark.jobs import Summary
 
-__all__ = ["taxis"]
+__all__ = ["draw", "taxis"]
 
-_CABS, _HOURS, _STEP_S = 400, 3, 20.0
-_SUBSCRIPTIONS, _EVENTS, _AREAS = 50_000, 20_000, 300
+_CABS, _HOURS, _STEP_S = 300, 2, 20.0
+_SUBSCRIPTIONS, _EVENTS, _AREAS = 30_000, 10_000, 200
 #: Shares of the drawn fixes that are spoilt, as real ones are: far off, twice, impossible.
 _SPIKES, _REPEATS, _NONSENSE = 0.002, 0.001, 0.0002
-_COMPARED = 4_000
+_COMPARED = 2_000
 _DOTS = 200_000
 
 
@@ -46,15 +47,14 @@ class _Run:
 
     @cached_property
     def spark(self) -> Any:
-        from nearcast.spark.session import session
-
         with watching(quiet=self.scene.quiet) as say:
             say("starting Spark …")
-            return session("nearcast demo")
+            return self.scene.spark.session()
 
     def chapter(self) -> Chapter:
         scene = self.scene
-        source = scene.data or self._draw()
+        source = scene.data or draw(scene)
+        self._count(source)
         summary, out = self._pipeline(source)
         if not scene.quiet:
             show_summary(summary)
@@ -75,23 +75,13 @@ class _Run:
         self.scene.console.print(text, markup=False)
         return text
 
-    def _draw(self) -> str:
-        """The city's cabs, spoilt a little; written once a seed and scale."""
-        scene = self.scene
-        cabs = max(2, round(_CABS * scene.scale))
-        path = scene.out / f"traces-{scene.seed}-{cabs}.parquet"
-        if not path.exists():
-            with watching(quiet=scene.quiet) as say:
-                say("drawing the city and its taxis …")
-                city = City(seed=scene.seed)
-                drawn = pa.Table.from_batches(list(city.traces(cabs, _HOURS * 3600, _STEP_S)))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                scratch = path.with_suffix(".part")
-                pq.write_table(_spoilt(drawn, scene.seed), scratch)
-                scratch.replace(path)
-        rows = pq.ParquetFile(path).metadata.num_rows
-        self._say(f"\n{cabs:,} taxis, {rows:,} fixes; some spoilt on purpose, as real ones are.")
-        return str(path)
+    def _count(self, source: str) -> None:
+        if self.scene.data is None:
+            rows = pq.ParquetFile(source).metadata.num_rows
+            cabs = _cabs(self.scene)
+            self._say(
+                f"\n{cabs:,} taxis, {rows:,} fixes; some spoilt on purpose, as real ones are."
+            )
 
     def _pipeline(self, source: str) -> tuple[Summary, str]:
         spark = self.spark
@@ -195,6 +185,26 @@ class _Run:
             profile_plot(tuning["attributes"], "What subscriptions ask for, by attribute"),
             bars(compared["rates"], "offers per second", "Speed against Spark SQL's join"),
         ]
+
+
+def _cabs(scene: Scene) -> int:
+    return max(2, round(_CABS * scene.scale))
+
+
+def draw(scene: Scene) -> str:
+    """The city's cabs, spoilt a little; written once a seed and scale."""
+    cabs = _cabs(scene)
+    path = scene.out / f"traces-{scene.seed}-{cabs}-{_HOURS}.parquet"
+    if not path.exists():
+        with watching(quiet=scene.quiet) as say:
+            say("drawing the city and its taxis …")
+            city = City(seed=scene.seed)
+            drawn = pa.Table.from_batches(list(city.traces(cabs, _HOURS * 3600, _STEP_S)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = path.with_suffix(f".{os.getpid()}.part")
+            pq.write_table(_spoilt(drawn, scene.seed), scratch)
+            scratch.replace(path)
+    return str(path)
 
 
 def _pairs(matches: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ from nearcast.jit.clocks import compile_seconds
 from nearcast.jit.kernel_files import cache_directory, kernel_sources, module_cache
 from nearcast.jit.modes import compile_at_once, compiled, parallel_threads
 from nearcast.jit.primitives import packing, prefetcher, word_reader, word_writer
+from nearcast.jit.progress import shown
 from nearcast.jit.tiers import Kernel, brief_kernel, inlined, kernel
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "packing",
     "parallel_threads",
     "prefetcher",
+    "shown",
     "word_reader",
     "word_writer",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.typing import make_concrete_template
+from numba.core.typing.templates import make_concrete_template
 
 from nearcast.jit import progress
 from nearcast.jit.kept import Kept, KeptParts
@@ -58,9 +58,9 @@ def _widened(kind: Any) -> Any:
     Else the same part is compiled for a 0, a 1, an `int32` and an `int64`. A constant truth
     value stays one: such a kernel is two by intention.
     """
-    if isinstance(kind, types.IntegerLiteral):
-        return types.int64 if kind.literal_type.signed else kind
-    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
+    plain = kind.literal_type if isinstance(kind, types.IntegerLiteral) else kind
+    signed = isinstance(plain, types.Integer) and plain.signed  # type: ignore[attr-defined]
+    return types.int64 if signed else kind
 
 
 class KernelDispatcher(CPUDispatcher):
@@ -69,6 +69,8 @@ class KernelDispatcher(CPUDispatcher):
     Signatures it knows it answers without any Python in between; of one that it meets for the
     first time its kernel says what is to be done.
     """
+
+    _compiler: Any
 
     def __init__(self, kernel: Kernel, how: dict[str, bool]) -> None:
         # A wrapper for C would be made and compiled for every form, and nobody calls it.

@@ -12,7 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba.core import compiler
 from numba.core.codegen import JITCodeLibrary
-from numba.core.dispatcher import _FunctionCompiler
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 
 __all__ = ["PartCompiler", "rebuilt", "reduced"]
 
@@ -26,7 +26,7 @@ class PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class PartCompiler(_FunctionCompiler):
+class PartCompiler(_FunctionCompiler):  # type: ignore[misc]
     """Compiles a function for those that call it compiled."""
 
     def _customize_flags(self, flags: Any) -> Any:
@@ -73,7 +73,8 @@ def rebuilt(context: Any, name: str, bitcode: bytes, *rest: Any) -> Any:
     library = PartLibrary(context.codegen(), name)
     library._final_module = llvm.parse_bitcode(bitcode)
     library._finalize_final_module()
-    return compiler.CompileResult(
+    made: Any = compiler.CompileResult
+    return made(
         typing_context=context.typing_context,
         target_context=context,
         entry_point=Part(),

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
 __all__ = ["finished", "shown"]
 
-#: Seconds before anything is said.
-_BRIEF = 0.5
+#: Seconds before anything is said, and between two things that are said to somebody.
+_BRIEF, _PAUSE = 0.5, 10.0
 _log = logging.getLogger("nearcast.jit")
 _depth = 0
 _done = 0
 _since = 0.0
 _written = False
+_tell: Callable[[str], None] | None = None
+_told = 0.0
 
 
 @contextmanager
-def shown() -> Iterator[None]:
-    """While this lasts, somebody waits for what is compiled."""
-    global _depth, _done, _since, _written
+def shown(tell: Callable[[str], None] | None = None) -> Iterator[None]:
+    """While this lasts, somebody waits for what is compiled, and `tell` says it, if given."""
+    global _depth, _done, _since, _written, _tell, _told
     if _depth == 0:
-        _done, _since = 0, perf_counter()
+        _done, _since, _tell = 0, perf_counter(), tell
+        _told = _since
     _depth += 1
     try:
         yield
@@ -38,12 +41,18 @@ def shown() -> Iterator[None]:
 
 def finished() -> None:
     """One more function is compiled."""
-    global _done, _written
+    global _done, _written, _told
     _done += 1
     elapsed = perf_counter() - _since
     if _depth == 0 or elapsed < _BRIEF:
         return
-    text = f"nearcast: compiling for this machine, once: {_done} functions in {elapsed:.0f} s"
+    text = f"compiling for this machine, once: {_done} functions in {elapsed:.0f} s"
+    if _tell is not None:
+        if perf_counter() - _told >= _PAUSE:
+            _told = perf_counter()
+            _tell(f"{text} …")
+        return
+    text = f"nearcast: {text}"
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text} …")
         sys.stderr.flush()
