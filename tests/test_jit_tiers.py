@@ -586,6 +586,41 @@ def test_a_forked_process_has_a_compiler_of_its_own(folder):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("when", ["numba.core.errors", "numba.core.typed_passes"])
+def test_a_fork_waits_for_the_import_of_numba(folder, when):
+    """Else the module's lock is held in the forked process by a thread that is not there."""
+    said, trouble = run(
+        folder,
+        f"""
+        from importlib.abc import MetaPathFinder
+        from threading import Event
+        begun = Event()
+        class Slow(MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == {when!r}:
+                    begun.set()
+                    time.sleep(1.0)
+        sys.meta_path.insert(0, Slow())
+        behind.GRACE = 0.0
+        print(squares(few), flush=True)
+        begun.wait()
+        pid = os.fork()
+        if pid == 0:
+            print(squares(np.ones(1_000_000, np.int64)) > 0, answers(squares), flush=True)
+            os._exit(0)
+        for _ in range(500):
+            if os.waitpid(pid, os.WNOHANG)[0]: break
+            time.sleep(0.1)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            print("it hangs")
+        """,
+    )
+    assert said.splitlines() == ["14", "True compiled"]
+    assert trouble == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_lets_go_of_its_parents_compiler(folder):
     """The child sees its input end although a forked process lives on."""
     said, _ = run(

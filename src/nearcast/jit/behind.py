@@ -19,6 +19,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from nearcast.jit.described import Description, sample
+from nearcast.jit.forks import stepping
 from nearcast.jit.kernel_files import cache_directory
 from nearcast.jit.troubles import warn_once
 
@@ -117,9 +118,11 @@ class _Behind:
             return None
 
     def _fulfil(self, kernel: Kernel, description: Description) -> None:
-        dispatcher = kernel.dispatcher
-        signature = dispatcher.signature(sample(description))
-        if self._keeps and not dispatcher.at_hand(signature):
+        with stepping:  # what is imported and looked up meanwhile has locks: no fork now
+            dispatcher = kernel.dispatcher
+            signature = dispatcher.signature(sample(description))
+            ready = dispatcher.at_hand(signature)
+        if self._keeps and not ready:
             trouble = self._have_compiled(kernel, description)
             if self._over:
                 return
@@ -136,7 +139,8 @@ class _Behind:
                 with self._changed:
                     self._wanted.append((kernel, description))
                 return
-        dispatcher.compile(signature)
+        with stepping:
+            dispatcher.compile(signature)
         kernel.take_over()
 
     def _have_compiled(self, kernel: Kernel, description: Description) -> str | None:

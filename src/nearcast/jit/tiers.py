@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial, update_wrapper
-from threading import RLock
 from time import perf_counter
 from types import FunctionType
 from typing import Any
 
 from nearcast.jit import behind, progress
 from nearcast.jit.described import Description, described, items
+from nearcast.jit.forks import loading
 from nearcast.jit.modes import Mode, coin, mode
 from nearcast.jit.plain import TwoForms, interpret, twin
 from nearcast.jit.troubles import warn_once
@@ -24,7 +24,6 @@ PATIENCE = 1.0
 AN_ITEM = 4e-6
 
 _all: dict[tuple[str, str], list[Kernel]] = {}
-_lock = RLock()
 
 
 class Kernel(partial, TwoForms):  # type: ignore[type-arg]
@@ -72,7 +71,7 @@ class Kernel(partial, TwoForms):  # type: ignore[type-arg]
     @cached_property
     def dispatcher(self) -> Any:
         """The compiled form; nothing is compiled yet."""
-        with _lock:  # two of them would compile twice
+        with loading:  # two of them would compile twice
             if "dispatcher" in self.__dict__:
                 return self.__dict__["dispatcher"]
             from nearcast.jit.compiler import KernelDispatcher
