@@ -164,7 +164,7 @@ def twin_patterns(draw: st.DrawFn) -> ast.Pattern:
     drawn = st.sampled_from([kind(1), kind(1), kind(2)])
     bodies = {name: draw(drawn) for name in "xyuv"}
     x, y, u, v = (ast.Reference(name) for name in "xyuv")
-    form = draw(
+    form: Any = draw(
         st.sampled_from(
             [
                 lambda a, _: ast.And((a, a)),
