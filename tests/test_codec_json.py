@@ -13,6 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.broker.wire import (
+    composite_from_json,
+    composite_to_json,
+    notification_from_json,
+    notification_to_json,
+)
 from nearcast.errors import BatchError, FilterError, NearcastError, ValidationError
 from nearcast.model.codec import (
     delivery_from_json,
@@ -551,7 +557,7 @@ def test_garbage_for_a_subscription_raises_nothing_else(given):
 
 def test_the_examples_of_the_documentation_are_read():
     page = (Path(__file__).parents[1] / "docs" / "wire.md").read_text()
-    event, subscription, fence = map(
+    event, subscription, fence, composite, told = map(
         json.loads, re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     )
     assert event_to_json(event_from_json(event), source="/shops/7") == event
@@ -559,6 +565,8 @@ def test_the_examples_of_the_documentation_are_read():
     assert subscription_to_json(subscription_from_json(subscription), delivery) == subscription
     written = fence_to_json(fence_from_json(fence))
     assert {name: written[name] for name in fence} == fence
+    assert composite_to_json(composite_from_json(composite)) == composite
+    assert notification_to_json(notification_from_json(told)) == told
 
 
 def test_json_needs_no_arrow():
