@@ -37,10 +37,10 @@ def kind(number: int, variable: str | None = None, compared: str | None = None) 
 
 
 @st.composite
-def histories(draw: st.DrawFn, longest: int = 2, size: int = 12) -> list[Event]:
+def histories(draw: st.DrawFn, longest: int = 2, size: int = 12, least: int = 1) -> list[Event]:
     """Events in order of their ends, often at the same time and place."""
     events, now = [], 0
-    for number in range(draw(st.integers(1, size))):
+    for number in range(draw(st.integers(least, size))):
         now += draw(st.sampled_from([0, 1, 1, 2, 3]))
         long = draw(st.sampled_from([0, 0, 0, 1, longest])) if longest else 0
         events.append(
@@ -195,6 +195,35 @@ def twin_patterns(draw: st.DrawFn) -> ast.Pattern:
     )
     used = sorted({n.name for n in ast.walk(whole) if isinstance(n, ast.Reference)})
     return ast.Pattern(whole, tuple(ast.Definition(name, bodies[name]) for name in used))
+
+
+@st.composite
+def chained_patterns(draw: st.DrawFn) -> ast.Pattern:
+    """Three and more inputs, of which each binds some of the values and none has to bind all."""
+    tests = {
+        name: ast.TypedPredicate("ARITH", ((ast.ArithTest(attribute, "=", ast.Variable(name)),),))
+        for name, attribute in (("x", "v"), ("y", "w"), ("z", "v"))
+    }
+    sides = draw(
+        st.one_of(
+            st.permutations(["x", "xy", "y"]),
+            st.permutations(["x", "xy", "yz", "z"]),
+            st.lists(st.sampled_from(["", "x", "y", "xy", "xyz"]), min_size=3, max_size=4),
+        )
+    )
+    of: list[Any] = [
+        ast.Primitive(
+            (kind(draw(st.sampled_from([1, 1, 2]))).predicates[0], *(tests[name] for name in side))
+        )
+        for side in sides
+    ]
+    if draw(st.integers(0, 3)) == 0:  # one that may not bind anything
+        of[0] = ast.Or((of[0], kind(2, "x")))
+    names = "abcd"[: len(of)]
+    row = [ast.Reference(name) for name in names]
+    ties = draw(st.one_of(st.just([]), st.lists(_ties(row), max_size=1)))
+    whole = ast.And((ast.And(tuple(row)), *(ties or row[:1])))
+    return ast.Pattern(whole, tuple(map(ast.Definition, names, of)))
 
 
 def _ties(of: list[Any]) -> st.SearchStrategy[Any]:

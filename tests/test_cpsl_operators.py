@@ -110,6 +110,19 @@ def test_operators_that_differ_in_their_variables_only(
 @pytest.mark.parametrize("mode", MODES)
 @settings(_relaxed)
 @given(
+    pattern=cases.chained_patterns(),
+    history=cases.histories(size=16, least=8),
+    longest=st.sampled_from([None, 2]),
+)
+def test_values_that_tie_some_inputs_each(
+    mode: Any, pattern: ast.Pattern, history: list[Event], longest: int | None
+) -> None:
+    agree(pattern, history, mode, longest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(_relaxed)
+@given(
     pattern=cases.enclosed_negations(),
     history=cases.histories(),
     longest=st.sampled_from([None, 2]),
@@ -136,7 +149,12 @@ def test_variables_that_tie_many_inputs(
 @pytest.mark.parametrize("mode", MODES)
 @settings(_relaxed)
 @given(
-    pattern=st.one_of(cases.shared_patterns(), cases.variable_patterns(), cases.patterns()),
+    pattern=st.one_of(
+        cases.shared_patterns(),
+        cases.chained_patterns(),
+        cases.variable_patterns(),
+        cases.patterns(),
+    ),
     history=cases.histories(longest=0, size=10),
     later=st.integers(0, 4),
 )

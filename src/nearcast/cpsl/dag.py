@@ -7,6 +7,7 @@ so that nobody sees what happened before they came.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from nearcast.cpsl.location_index import LocationIndex
 from nearcast.cpsl.operators.constraints import Constraints
 from nearcast.cpsl.operators.crossings import BORDERS, Border, Positions
 from nearcast.cpsl.operators.filters import SPATIAL
+from nearcast.cpsl.operators.joining import Joining
 from nearcast.cpsl.operators.joint import Joint
 from nearcast.cpsl.operators.negation import NotEnclosed, NotFixed, NotFollowing
 from nearcast.cpsl.operators.node import Node
@@ -318,12 +320,13 @@ class Graph:
             case "or":
                 return Either(names, height)
             case "joint":
-                return Joint(names, height, self._shared(plan), mode, _joining(plan, mode))
+                joining = self._interned(_joining(plan, mode))
+                return Joint(names, height, self._shared(plan), mode, joining)
             case "not-fixed":
                 return NotFixed(names, height, tie, *params)
             case "not-following":
-                joining = _joining(plan, "first-matching")
-                return NotFollowing(names, height, tie, params[0], mode, joining, lags[0])
+                shared = _joining(plan, "first-matching")[0]
+                return NotFollowing(names, height, tie, params[0], mode, shared, lags[0])
             case "not-enclosed":
                 speak_of = speaks_of(plan.inputs[0]), speaks_of(plan.inputs[1])
                 return NotEnclosed(names, height, tie, mode, (lags[0], lags[1]), speak_of)
@@ -381,17 +384,18 @@ class Graph:
 _PASSING = ("alias", "or", "happen-in", "overlap", "same-place", "distance", "during", "later")
 
 
-def _joining(plan: Plan, mode: str) -> tuple[str, ...]:
-    """The variables that partners are looked up by: bound on every side.
+def _joining(plan: Plan, mode: str) -> Joining:
+    """The variables that the partners at each input are looked up by: others bind them too.
 
     Of two inputs, chronicle and recent look at the oldest or newest only. Of more, whether one
     is still of use depends on who else waits, and they are looked up for that in every mode.
     """
     inputs = len(plan.inputs)
     if inputs == 1 or (inputs == 2 and mode in ("chronicle", "recent")):
-        return ()
+        return ((),) * inputs
     sides = [
         given.plan.names | ({"$" + given.name} if given.name else frozenset())
         for given in plan.inputs
     ]
-    return tuple(sorted(frozenset.intersection(*sides)))
+    sharing = Counter(name for side in sides for name in side)
+    return tuple(tuple(sorted(name for name in side if sharing[name] > 1)) for side in sides)

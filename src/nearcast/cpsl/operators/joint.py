@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from nearcast.clock import Micros
 from nearcast.cpsl.compile import ENDLESS
 from nearcast.cpsl.instances import Instance, Known, compose, merged
 from nearcast.cpsl.operators.constraints import Constraints
+from nearcast.cpsl.operators.joining import Joining, fitting, reached
 from nearcast.cpsl.operators.moments import Moments
 from nearcast.cpsl.operators.node import Node, Run
-from nearcast.cpsl.operators.queues import Queue
+from nearcast.cpsl.operators.queues import KeyedQueue, Queue
 from nearcast.cpsl.operators.supports import Supports
 
 __all__ = ["Joint"]
@@ -26,7 +27,8 @@ class Joint(Node):
     """Waits at every input until a new instance completes a combination.
 
     A trigger looks at the partners that share its joining values, so a joint on a variable
-    costs as much as there are partners with that value.
+    costs as much as there are partners with that value. Of three and more inputs each partner is
+    looked up by the variables that those chosen before it bind.
     """
 
     __slots__ = ("constraints", "joining", "mode", "queues", "supports")
@@ -38,7 +40,7 @@ class Joint(Node):
         height: int,
         constraints: Constraints,
         mode: str,
-        joining: tuple[str, ...],
+        joining: Joining,
     ) -> None:
         super().__init__(names, height, 0)
         self.constraints = constraints
@@ -75,10 +77,9 @@ class Joint(Node):
             self._drop(port, arrival, run)
 
     def _new_queues(self) -> tuple[Queue, ...]:
-        joining = self.joining
         if self.constraints.ports == 2:
-            return Queue(joining), Queue(joining)
-        return tuple([Queue(joining) for _ in range(self.constraints.ports)])
+            return Queue(self.joining[0]), Queue(self.joining[1])
+        return tuple([KeyedQueue() for _ in range(self.constraints.ports)])
 
     # -- choosing --------------------------------------------------------------
 
@@ -115,21 +116,26 @@ class Joint(Node):
             if mode != "first-matching":
                 candidates = self._heads(port, instance)
             else:
-                candidates = [queue.partners(instance) for queue in queues]
+                candidates = self._partners(instance)
             for found in self._matching(port, instance, candidates):
                 if self._admits(found):
                     return [found]
                 if mode == "chronicle":
                     return None
             return []
-        candidates = [queue.partners(instance) for queue in queues]
+        candidates = self._partners(instance)
         if mode == "cumulative" or len(queues) == 1:
             every = list(self._matching(port, instance, candidates))
             together = [_gathered(every)] if every and mode == "cumulative" else every
             return [found for found in together if self._admits(found)]
         opener = 1 if port == 0 else 0
         chosen = []
-        for entry in candidates[opener]:
+        openers = candidates[opener]
+        if openers is None:
+            alone: list[Any] = [None] * len(queues)
+            alone[port] = instance
+            openers = self._waiting(opener, alone)
+        for entry in openers:
             one = list(candidates)
             one[opener] = (entry,)
             for found in self._matching(port, instance, one):
@@ -137,6 +143,19 @@ class Joint(Node):
                     chosen.append(found)
                     break
         return chosen
+
+    def _partners(self, instance: Instance) -> list[Any]:
+        """Who comes into question at each port; None: that depends on who else is chosen."""
+        assert self.queues is not None
+        if self.constraints.ports == 2:
+            return [queue.partners(instance) for queue in self.queues]
+        return [None] * self.constraints.ports
+
+    def _waiting(self, port: int, chosen: Sequence[Instance | None]) -> Any:
+        """Those at a port who fit what is chosen, or to whom others that wait lead from it."""
+        queues = cast("tuple[KeyedQueue, ...]", self.queues)
+        row = fitting(queues[port], self.joining[port], chosen)
+        return reached(queues, self.joining, port, chosen) if row is None else row
 
     def _admits(self, found: Combination) -> bool:
         """Whether a combination may be a detection; one that stays open is none anyway."""
@@ -196,7 +215,10 @@ class Joint(Node):
                 yield list(entries), known
             return
         port = order[depth]
-        for entry in candidates[port]:
+        row = candidates[port]
+        if row is None:
+            row = self._waiting(port, chosen)
+        for entry in row:
             entries[port], chosen[port] = (port, *entry), entry[1]
             if all(check(chosen) for check in levels[depth]):
                 yield from self._deepen(depth + 1, order, levels, candidates, entries, chosen)
@@ -269,7 +291,9 @@ class Joint(Node):
         else:
             return until
         others = [(p, one) for p, one in enumerate(chosen) if one is not None]
-        for number, candidate in self.queues[port].partners(others[0][1]):
+        queue = cast("KeyedQueue", self.queues[port])
+        row = fitting(queue, self.joining[port], chosen)  # whoever leads to more may be to come
+        for number, candidate in queue.items.items() if row is None else row:
             if not moments.fits(port, candidate) or not all(
                 moments.agree(port, candidate, p, one) for p, one in others
             ):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nearcast.cpsl.instances import Instance
 
-__all__ = ["Queue"]
+__all__ = ["KeyedQueue", "Queue"]
+
+_MOST = 8  # indexes of one queue
+_NOBODY: Mapping[int, Instance] = {}
 
 
 class Queue:
@@ -55,3 +58,43 @@ class Queue:
     def oldest(self) -> tuple[int, Instance]:
         """The first that came."""
         return next(iter(self.items.items()))
+
+
+class KeyedQueue(Queue):
+    """Pending instances by arrival number, and by the values of any variables once asked for.
+
+    An index is made at its first use, O(instances); then adding and removing are O(indexes).
+    """
+
+    __slots__ = ("indexes",)
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.indexes: dict[tuple[str, ...], Queue] = {}
+
+    def add(self, arrival: int, instance: Instance) -> None:
+        """Let an instance wait."""
+        self.items[arrival] = instance
+        for index in self.indexes.values():
+            index.add(arrival, instance)
+
+    def remove(self, arrival: int) -> Instance | None:
+        """Take an instance away; None if it has gone."""
+        for index in self.indexes.values():
+            index.remove(arrival)
+        return self.items.pop(arrival, None)
+
+    def having(self, names: tuple[str, ...], values: tuple[Any, ...]) -> Mapping[int, Instance]:
+        """Those whose variables, which all of them bind, have these values, oldest first.
+
+        Where too many sets of variables were asked for already: all, who may be others too.
+        """
+        index = self.indexes.get(names)
+        if index is None:
+            if len(self.indexes) >= _MOST:
+                return self.items
+            index = self.indexes[names] = Queue(names)
+            for arrival, instance in self.items.items():
+                index.add(arrival, instance)
+        assert index.buckets is not None
+        return index.buckets.get(values, _NOBODY)
