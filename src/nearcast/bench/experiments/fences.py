@@ -19,6 +19,7 @@ from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Task, Trial
 from nearcast.bootstrap import Broker
 from nearcast.broker.replies import Reply
+from nearcast.fences.kernels import tables as t
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Circle, Point, Polygon
@@ -404,7 +405,11 @@ def _standing(plan: Plan, count: int, side: int) -> Task:
         tables = watch._arrays.tables
         of_pairs = (tables.pairs, tables.entered, tables.buckets, tables.heap)
         size = sum(int(array.nbytes) for array in of_pairs)
-        return weighed | {"pairs": watch.pairs, "bytes of pairs": size}
+        used = watch.pairs * (
+            tables.pairs.itemsize * tables.pairs.shape[1] + tables.entered.itemsize
+        )
+        used += tables.buckets.nbytes + int(tables.counters[t.HEAP]) * tables.heap[0].nbytes
+        return weighed | {"pairs": watch.pairs, "bytes of pairs": used, "with room": size}
 
     return Task(run, before=before, memory=memory)
 
@@ -442,6 +447,8 @@ def _weights(m: Measurement) -> list[Claim]:
         Claim(f"arrays of a fence, {count:,}", weighed["arrays"] / count, "bytes"),
         Claim(f"state of a fence and an object, {weighed['pairs']:,}", pair, "bytes",
               64.0 if large else None, "at most"),
+        Claim("the same with room to grow", weighed["with room"] / max(weighed["pairs"], 1),
+              "bytes"),
     ]  # fmt: skip
 
 
