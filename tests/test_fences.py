@@ -428,6 +428,14 @@ def test_bad_positions_in_a_batch_are_as_one_by_one():
     assert many.publish_many(given) == told
     assert {each.object for each in told} == {1, "1", 2, 0}
     assert one.late == many.late == 1
+    known = (1, "1", True, 2, False, 0)  # all of them would be found, be it under 1.0 and 0.0
+    given = [
+        Event(f"k{i}", {"truck": who}, (), Point(50, 5), None, 10 * S)
+        for i, who in enumerate(known)
+    ]
+    told = [each for event in given for each in one.publish(event)]
+    assert many.publish_many(given) == told
+    assert [each.object for each in told if each.transition == "outside"] == [1, "1", 2, 0]
 
 
 def test_a_roaming_fence_makes_no_safe_region():
