@@ -230,6 +230,20 @@ def test_a_position_matches_plain_subscriptions_first():
     assert story.at(0, 5) == [(None, None, 0.0), ("enter", 1, 0.0)]
 
 
+def test_in_a_batch_plain_subscriptions_come_first_too():
+    """What was due before a position is told before it, what it brings behind those who want it."""
+    broker = Broker("planar")
+    broker.subscribe(Subscription("all", "ann"))
+    broker.subscribe(fence(on={"enter", "dwell"}, dwell=3))
+    given = [
+        Event(f"e{i}", {"truck": 1}, (), Point(5.0 if i > 2 else 50.0, 5), None, i * S, 100 * S)
+        for i in range(12)
+    ]
+    told = [(each.event.id, each.transition) for each in broker.publish_many(given)]
+    plain = [(f"e{i}", None) for i in range(12)]
+    assert told == [*plain[:4], ("e3", "enter"), *plain[4:7], ("e6", "dwell"), *plain[7:]]
+
+
 # --- what the corners mean ------------------------------------------------------------------------
 
 
@@ -428,7 +442,14 @@ def test_bad_positions_in_a_batch_are_as_one_by_one():
     assert many.publish_many(given) == told
     assert {each.object for each in told} == {1, "1", 2, 0}
     assert one.late == many.late == 1
-    known = (1, "1", True, 2, False, 0)  # all of them would be found, be it under 1.0 and 0.0
+    known: tuple[Any, ...] = (
+        1,
+        "1",
+        True,
+        2,
+        False,
+        0,
+    )  # all of them would be found, be it under 1.0 and 0.0
     given = [
         Event(f"k{i}", {"truck": who}, (), Point(50, 5), None, 10 * S)
         for i, who in enumerate(known)
