@@ -16,7 +16,7 @@ from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import Store
 from nearcast.errors import DuplicateIdError, UnknownIdError
 from nearcast.model.geometry import Space
-from nearcast.storage.sqlite import SqliteStore
+from nearcast.storage.sqlite import Retention, SqliteStore
 from tests.naive_broker import NaiveBroker, Pair
 from tests.strategies import (
     TIMES,
@@ -298,7 +298,8 @@ class OnDisk(Brokers):
         super().open()
 
     def opened(self) -> Store:
-        return SqliteStore.open(f"{self.folder.name}/city.db")
+        # Time may jump from the epoch to today, and nobody here knows of retention.
+        return SqliteStore.open(f"{self.folder.name}/city.db", retention=Retention(age_s=1e12))
 
     def teardown(self) -> None:
         if hasattr(self, "broker"):

@@ -316,7 +316,7 @@ def test_the_demo_takes_the_taxis_through(spark, tmp_path: Path):
     )
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    assert "8 taxis" in text
+    assert "6 taxis" in text
     assert "the very same" in text
     assert "equal answers" in text
     assert "impossible speed" in text
