@@ -36,7 +36,8 @@ def serve(
         bool | None, typer.Option("--demo", help="Let a city live in it.")
     ] = None,
     base: Annotated[
-        str | None, typer.Option("--base", help="A GeoJSON file to draw under the map.")
+        str | None,
+        typer.Option("--base", help="A GeoJSON file for the map to come; nothing draws it yet."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings in TOML; --show-config writes one.")
@@ -59,7 +60,7 @@ def serve(
       nearcast serve --show-config > nearcast.toml
     """
     try:
-        from nearcast.server.logs import set_up
+        from nearcast.server.logs import log, set_up
         from nearcast.server.run import Running
         from nearcast.server.settings import describe, gather
     except ModuleNotFoundError as error:
@@ -73,6 +74,8 @@ def serve(
         print(describe(settings, origins))
         return
     set_up(settings.log, settings.log_format)
+    if settings.base:
+        log.warning("base is not drawn: this release has no map yet", base=settings.base)
     with ExitStack() as over:
         if settings.demo and origins["store"] == "default":
             folder = over.enter_context(TemporaryDirectory(prefix="nearcast-"))

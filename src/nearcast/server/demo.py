@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -60,7 +61,7 @@ class CityLife:
             began = asyncio.get_running_loop().time()
             where, driving = next(people), next(vans)
             some = list(islice(offers, _OFFERS_HZ))
-            await self._step(lambda b: self._lived(b, where, driving, some))  # noqa: B023
+            await self._step(partial(self._lived, where=where, driving=driving, offers=some))
             await asyncio.sleep(max(0.0, began + _STEP_S - asyncio.get_running_loop().time()))
 
     async def _step(self, act: Any) -> None:
