@@ -630,11 +630,11 @@ def test_a_fork_lets_go_of_its_parents_compiler(folder):
         while behind._behind._child is None: time.sleep(0.01)
         pid = os.fork()
         if pid == 0:
-            time.sleep(8)
+            time.sleep(200)
             os._exit(0)
         child = behind._behind._child._process
         os.close(child.stdin.fileno())
-        try: print(child.wait(6))
+        try: print(child.wait(100))
         except Exception as error: print(type(error).__name__)
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
