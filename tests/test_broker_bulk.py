@@ -14,6 +14,7 @@ from nearcast import Around, Box, Broker, Composite, Event, Fence, Point, Polygo
 from nearcast.broker import Reply, live, service
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import State
+from nearcast.broker.roster import Roster
 from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
 from nearcast.matcher import Matcher
 from tests.naive_broker import NaiveBroker
@@ -216,11 +217,17 @@ def test_events_go_past_subscriptions_as_subscriptions_look_for_events(happened,
     fixed = [replaced(each, f"s{i}") for i, each in enumerate(wanted)]
     now = 0 if timed else None
     alone = [there.matching(each, now) for each in fixed]
+    others = [replaced(each, f"other{i}") for i, each in enumerate(wanted)]
+    roster = Roster(Matcher(space="planar"))
+    roster.put_all([*others, *fixed])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "_MANY", 0)
-        assert there.matching_each(fixed, now) == alone
+        patch.setattr(live, "_SOME", 3)
+        assert there.matching_each(fixed, now, roster.wanting_all) == alone
+        patch.setattr(live, "_EACH", 1)  # others' wishes are too many, if anything is wanted
+        assert there.matching_each(fixed, now, roster.wanting_all) == alone
         patch.setattr(live, "_EACH", -1)
-        assert there.matching_each(fixed, now) == alone
+        assert there.matching_each(fixed, now, roster.wanting_all) == alone
 
 
 def replaced(subscription: Subscription, id: str) -> Subscription:

@@ -205,5 +205,5 @@ def test_contents_of_many_know_zeros_and_names_in_any_order():
     turned = Event("e", {"a": float("nan"), "b": 0}, (), Point(1, 0))
     assert set(contents.contents_of(events)) == {contents.content_of(turned)}
     kept = contents.kept_contents(events)
-    assert isinstance(kept, contents.Rows)
+    assert isinstance(kept, contents.Packed)
     assert {kept[i] for i in range(20)} == {contents.content_of(turned)}

@@ -7,33 +7,35 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from math import inf, isnan, nan
+from itertools import repeat
+from math import isnan, nan
 from operator import attrgetter, itemgetter
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from nearcast.clock import NEVER
 from nearcast.model.event_columns import columns_of
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 
-__all__ = ["Contents", "Rows", "content_of", "contents_of", "kept_contents", "same"]
+__all__ = ["Contents", "Packed", "content_of", "contents_of", "kept_contents", "same"]
 
 _NUMBERS = frozenset((int, float))
 #: The last of marshal's formats that writes equal values alike, whoever else holds them.
 _PLAIN = 2
 _SIZE = 16  # bytes of a digest
 _FEW = 8  # events below which arrays for all take longer than one by one
-_MOST = 24  # names of an event above which a row takes more room than a digest by far
+_MOST = 240  # bytes of an event above which it takes more room than a digest by far
 _positive = (0.0).__add__  # a number as a float that is not −0.0
 
-_keywords = attrgetter("keywords")
+_attributes, _keywords, _location = map(attrgetter, ("attributes", "keywords", "location"))
+_corner = attrgetter("x", "y")
 
 Pick: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Any]]
 #: Digests of some events, made or to be made.
-Contents: TypeAlias = "list[bytes] | Rows"
+Contents: TypeAlias = "list[bytes] | Packed"
 
 
 def content_of(event: Event) -> bytes:
@@ -94,23 +96,66 @@ def _exact(value: object) -> str | bool | None:
     return value if isinstance(value, bool) else None
 
 
-class Rows:
-    """Contents of events that say nothing but numbers, under the same names: a row for each.
+class Packed:
+    """Contents of events that say what marshal can write: packed, as long as nobody asks.
 
-    A digest is made when it is asked for, which is seldom: it takes longer than the row.
+    That is seldom, and digests of all are made then: they take some times as long.
     """
 
-    __slots__ = ("_head", "_numbers")
+    __slots__ = ("_digests", "_said", "_size")
 
-    def __init__(self, head: bytes, numbers: npt.NDArray[np.float64]) -> None:
-        self._head = head
-        self._numbers = numbers
+    def __init__(self, size: int, said: bytes) -> None:
+        self._size = size
+        self._said = said
+        self._digests: list[bytes] = []
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._size
 
     def __getitem__(self, at: int) -> bytes:
-        return _digest(self._head + self._numbers[at].tobytes())
+        if not self._digests:
+            self._digests, self._said = contents_of(_unpacked(self._said)), b""
+        return self._digests[at]
+
+
+def _packed(events: Sequence[Event]) -> bytes | None:
+    """All that some events say beside their ids; None where marshal would not write it."""
+    names, values = [*map(tuple, map(_attributes, events))], [*map(_values, events)]
+    forms: Any = names[0] if _alike(names) else names
+    words: Any = [*map(_keywords, events)]
+    words = words if any(words) else None
+    places: Any = [*map(_location, events)]
+    kinds = {*map(type, places)}
+    if kinds <= {Point}:
+        places = [*map(_corner, places)]
+    elif kinds == {NoneType}:
+        places = None
+    else:
+        return None
+    try:
+        return marshal.dumps((forms, values, words, places, [*map(_times, events)]), _PLAIN)
+    except ValueError:  # of a class of somebody's own
+        return None
+
+
+def _unpacked(said: bytes) -> list[Event]:
+    """The events, under other ids."""
+    forms, values, words, places, times = marshal.loads(said)
+    every = forms if isinstance(forms, list) else repeat(forms)
+    found: list[Event] = []
+    for row, (names, given, when) in enumerate(zip(every, values, times, strict=False)):
+        at = None if places is None else Point(*places[row])
+        attributes = dict(zip(names, given, strict=True))
+        found.append(Event("-", attributes, () if words is None else words[row], at, *when))
+    return found
+
+
+def _values(event: Event) -> tuple[Any, ...]:
+    return tuple(event.attributes.values())
+
+
+def _alike(values: list[Any]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def contents_of(events: Sequence[Event]) -> list[bytes]:
@@ -121,7 +166,7 @@ def contents_of(events: Sequence[Event]) -> list[bytes]:
     found: list[bytes] = [b""] * len(events)
     for rows in forms.values():
         some = [events[row] for row in rows]
-        made = _rows(some) or [*map(content_of, some)]
+        made = _digests(some) or [*map(content_of, some)]
         for at, row in enumerate(rows):
             found[row] = made[at]
     return found
@@ -129,12 +174,15 @@ def contents_of(events: Sequence[Event]) -> list[bytes]:
 
 def kept_contents(events: Sequence[Event]) -> Contents:
     """The same, to be asked for some of them later. 1 µs for ten numbers."""
-    return _rows(events, _MOST) or contents_of(events)
+    said = _packed(events) if events else None
+    if said is None or len(said) > _MOST * len(events):
+        return contents_of(events)
+    return Packed(len(events), said)
 
 
-def _rows(events: Sequence[Event], most: float = inf) -> Rows | None:
-    """Of some events of one form that say nothing but numbers, not more than so many."""
-    if len(events) < _FEW or len(events[0].attributes) > most or any(map(_keywords, events)):
+def _digests(events: Sequence[Event]) -> list[bytes] | None:
+    """Of some events of one form that say nothing but numbers."""
+    if len(events) < _FEW or any(map(_keywords, events)):
         return None
     columns = columns_of(events)
     if columns is None:
@@ -156,7 +204,8 @@ def _rows(events: Sequence[Event], most: float = inf) -> Rows | None:
         if None in moments:
             moments = [NEVER if moment is None else moment for moment in moments]
         times[:, i] = moments
-    return Rows(_head(names, placed), rows)
+    head = _head(names, placed)
+    return [_digest(head + row.tobytes()) for row in rows]
 
 
 def same(known: Event, event: Event) -> bool:

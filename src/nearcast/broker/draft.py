@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 
 from nearcast.broker.ports import Change, Told
@@ -54,8 +54,10 @@ class Draft:
         self.notes.made().extend(told)
         self.changes += map(Told, told)
 
-    def tell_of(self, crossings: Iterable[Crossing]) -> None:
+    def tell_of(self, crossings: Collection[Crossing]) -> None:
         """Transitions of objects at fences."""
+        if not crossings:  # what was told before need not be made yet
+            return
         if not self.remembers:
             self.notes.made().extend([notification((*each[:-1], None)) for each in crossings])
             return

@@ -72,7 +72,7 @@ class Fences:
         return self._count
 
     def __contains__(self, id: object) -> bool:
-        return id in self._watch or id in self._coming
+        return self._count > 0 and (id in self._watch or id in self._coming)
 
     def __iter__(self) -> Iterator[Fence]:
         return chain(self._watch, self._coming.values())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from itertools import chain, count, repeat
+from operator import attrgetter
+from typing import TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
@@ -14,10 +16,17 @@ from nearcast.model.subscriptions import Subscription
 
 __all__ = ["LiveEvents"]
 
+_id = attrgetter("id")
 #: Events that have expired and are still in the matcher, which passes over them.
 _MOST_OVER = 512
 #: Subscriptions from which on, and events for each of them up to which, events go past them.
 _MANY, _EACH = 64, 16
+_SOME = 512  # events that go past at a time
+
+#: Who wants each of some events at a moment each, one behind the other, and how many want each.
+Wanting: TypeAlias = Callable[
+    [Sequence[Event], Sequence[Micros]], tuple[Sequence[Subscription], Sequence[int]]
+]
 
 
 class LiveEvents:
@@ -29,7 +38,8 @@ class LiveEvents:
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        self._known: dict[str, tuple[int, Event]] = {}
+        self._known: dict[str, Event] = {}
+        self._numbers: dict[str, int] = {}
         self._over: set[str] = set()
         self._named: dict[str, list[str]] = {}
         """The keys of events that have a source, by id."""
@@ -50,7 +60,7 @@ class LiveEvents:
 
     def __iter__(self) -> Iterator[Event]:
         """In the order of arrival."""
-        return (event for _, event in self._known.values())
+        return iter(self._known.values())
 
     def keys(self) -> KeysView[str]:
         """The keys of all, to look at."""
@@ -58,8 +68,7 @@ class LiveEvents:
 
     def get(self, key: str) -> Event | None:
         """The event under a key."""
-        known = self._known.get(key)
-        return None if known is None else known[1]
+        return self._known.get(key)
 
     def under(self, id: str) -> list[str]:
         """The keys of those that have an id, whatever their source."""
@@ -68,11 +77,11 @@ class LiveEvents:
 
     def numbered(self, key: str) -> tuple[int, Event]:
         """An event that is there, behind its number."""
-        return self._known[key]
+        return self._numbers[key], self._known[key]
 
     def numbers(self) -> list[int]:
         """The numbers of all, ascending. O(n)."""
-        return [number for number, _ in self._known.values()]
+        return [*self._numbers.values()]
 
     def add(self, event: Event) -> None:
         """An event is live; its key is free."""
@@ -83,16 +92,17 @@ class LiveEvents:
             self._named.setdefault(event.id, []).append(key)
         self._matcher.stage_event(event if key == event.id else _keyed(event))
         self._arrived += 1
-        self._known[key] = self._arrived, event
+        self._known[key] = event
+        self._numbers[key] = self._arrived
 
     def add_all(self, events: Sequence[Event]) -> None:
         """Events are live, all of keys that are free, and without a source."""
-        coming = {event.key: event for event in events}
+        coming = dict(zip(map(_id, events), events, strict=True))
         if not self._over.isdisjoint(coming):
             self._forget()
         self._matcher.stage_events(coming)
-        numbers = zip(count(self._arrived + 1), events, strict=False)
-        self._known.update(zip(coming, numbers, strict=True))
+        self._known.update(coming)
+        self._numbers.update(zip(coming, count(self._arrived + 1), strict=False))
         self._arrived += len(events)
 
     def expire(self, key: str) -> Event:
@@ -109,7 +119,8 @@ class LiveEvents:
         self._matcher.remove_event(key)
 
     def _drop(self, key: str) -> Event:
-        _, event = self._known.pop(key)
+        event = self._known.pop(key)
+        del self._numbers[key]
         self.publishers.pop(key, None)
         if event.source is not None:
             named = self._named[event.id]
@@ -126,8 +137,7 @@ class LiveEvents:
         """Those that a subscription wants now, in the order of arrival."""
         if not self._known:
             return []
-        found = self._matcher.match_subscription(subscription, now=now)
-        return sorted(map(self._known.__getitem__, found), key=_number)
+        return self._sorted(self._matcher.match_subscription(subscription, now=now))
 
     def matching_at(
         self, subscription: Subscription, now: Micros | None, place: Facing
@@ -139,28 +149,49 @@ class LiveEvents:
         found = self._matcher.match_subscription(
             subscription, now=now, at=at, heading=place.heading
         )
-        return [event for _, event in sorted(map(self._known.__getitem__, found), key=_number)]
+        return [event for _, event in self._sorted(found)]
+
+    def _sorted(self, keys: Iterable[str]) -> list[tuple[int, Event]]:
+        """In the order of arrival."""
+        return sorted(map(self.numbered, keys), key=_number)
 
     def matching_each(
-        self, subscriptions: Sequence[Subscription], now: Micros | None
+        self, subscriptions: Sequence[Subscription], now: Micros | None, wanting: Wanting
     ) -> list[list[tuple[int, Event]]]:
         """`matching` for each of many. Where they are many, the events go past them instead.
 
-        (5 µs a subscription and one an event, where one subscription after the other takes 25.)
+        `wanting` says who wants each of some events, these subscriptions and others. (1 µs a
+        subscription and 5 an event, where one subscription after the other takes 25.)
         """
         few = len(subscriptions) < _MANY or len(self) > _EACH * len(subscriptions)
         if few or now is None:
             return [self.matching(each, now) for each in subscriptions]
+        rows = {each.id: row for row, each in enumerate(subscriptions)}
         found: list[list[tuple[int, Event]]] = [[] for _ in subscriptions]
-        if self._known:
-            rows = {each.id: row for row, each in enumerate(subscriptions)}
-            passed = Matcher(space=self._matcher.space)
-            passed.add_subscriptions(subscriptions)
-            live = [*self._known.values()]
-            numbers, ids = passed.match_numbers([event for _, event in live], now)
-            for number, id in sorted(zip(numbers.tolist(), ids, strict=True)):
-                found[rows[id]].append(live[number])
+        live = [*zip(self._numbers.values(), self._known.values(), strict=True)]
+        most = _EACH * len(subscriptions)
+        for first in range(0, len(live), _SOME):
+            some = live[first : first + _SOME]
+            if most >= 0:
+                to, counts = wanting([event for _, event in some], [now] * len(some))
+                most -= len(to)
+            else:  # others want so much that these are better asked alone
+                to, counts = self._asked(subscriptions, some, now)
+            of = chain.from_iterable(map(repeat, some, counts))
+            for each, numbered in zip(map(_id, to), of, strict=True):
+                if each in rows:
+                    found[rows[each]].append(numbered)
         return found
+
+    def _asked(
+        self, subscriptions: Sequence[Subscription], some: list[tuple[int, Event]], now: Micros
+    ) -> tuple[list[Subscription], list[int]]:
+        """Who of these wants each of some events, one behind the other, and how many want each."""
+        matcher = Matcher(space=self._matcher.space)
+        matcher.add_subscriptions(subscriptions)
+        counts, slots = matcher.match_each([event for _, event in some], [now] * len(some))
+        by_id = {each.id: each for each in subscriptions}
+        return [by_id[matcher.id_of(slot)] for slot in slots], counts
 
     def check_invariants(self) -> None:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""
@@ -168,6 +199,7 @@ class LiveEvents:
         self._matcher.check_invariants()
         assert self._matcher.event_count == len(self._known)
         assert self.numbers() == sorted(self.numbers())
+        assert [*self._numbers] == [*self._known]
         named = {key for keys in self._named.values() for key in keys}
         assert named == {event.key for event in self if event.source is not None}
         assert all(self._named.values())

@@ -93,7 +93,7 @@ class Past:
         if len(self._fresh) >= _TOGETHER:
             self._fold()
         while len(self._numbers) > REMEMBERED:
-            self._drop()
+            self._drop(len(self._numbers) - REMEMBERED)
         if len(self._keys) > _TOGETHER + 2 * len(self._numbers):  # most have had followers
             self._load(self.contents())
 
@@ -108,18 +108,20 @@ class Past:
             made = [each if isinstance(each, bytes) else content_of(each) for each in fresh]
         self._chunks.append((self._begin + len(self._keys) - len(fresh), made))
 
-    def _drop(self) -> None:
-        """Forget the first."""
-        if len(self._fresh) == len(self._keys):
+    def _drop(self, count: int) -> None:
+        """Forget the first ones."""
+        if len(self._keys) - len(self._fresh) < count:
             self._fold()
-        key, number = self._keys.popleft(), self._begin
-        self._untils.popleft()
-        self._begin += 1
-        if self._numbers[key] == number:
-            del self._numbers[key]
-        first, contents = self._chunks[0]
-        if self._begin == first + len(contents):
-            self._chunks.popleft()
+        going = [self._keys.popleft() for _ in range(count)]
+        numbers = self._numbers
+        for number, key in enumerate(going, self._begin):
+            self._untils.popleft()
+            if numbers[key] == number:
+                del numbers[key]
+        self._begin += count
+        chunks = self._chunks
+        while chunks and chunks[0][0] + len(chunks[0][1]) <= self._begin:
+            chunks.popleft()
 
     def _content(self, number: int) -> bytes:
         fresh = number - self._begin - len(self._keys) + len(self._fresh)
@@ -139,7 +141,7 @@ class Past:
     def forget(self, now: Micros) -> None:
         """Time has come to `now`."""
         while self._untils and (self._untils[0] <= now or self._is_old()):
-            self._drop()
+            self._drop(1)
 
     def _is_old(self) -> bool:
         """Whether the first has been followed by another under its key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
@@ -72,7 +72,7 @@ __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
-_expires, _step = attrgetter("expires"), attrgetter("step")
+_id, _expires, _step = map(attrgetter, ("id", "expires", "step"))
 
 T = TypeVar("T")
 #: What fences tell of several events: before the n-th in step 2 n, with it in step 2 n + 1.
@@ -209,7 +209,7 @@ class Service:
         except BatchError as error:
             raise BatchError(rows[error.row], error.cause) from error
         fixed = [each for each in added if not follows(each)]
-        found = iter(self._live.matching_each(fixed, self.now))
+        found = iter(self._live.matching_each(fixed, self.now, self._subscriptions.wanting_all))
         for row, subscription in enumerate(given):
             if new.get(subscription.id) == row:
                 self._register(subscription)
@@ -332,7 +332,7 @@ class Service:
         self._timeline.forget("fence", id)
         self._note(Unsubscribed, id)
 
-    def _report(self, crossings: Iterable[Crossing]) -> None:
+    def _report(self, crossings: Collection[Crossing]) -> None:
         """What fences tell."""
         self._draft.tell_of(crossings)
 
@@ -464,7 +464,8 @@ class Service:
         if self._by is not None:
             self._live.publishers.update((event.key, self._by) for event in live)
         ending = live if None not in expires else [e for e in live if e.expires is not None]
-        self._timeline.ends_all([*map(_expires, ending)], "event", [e.key for e in ending])
+        # none of them has a source: their keys are their ids
+        self._timeline.ends_all([*map(_expires, ending)], "event", [*map(_id, ending)])
         self._move_to(until, over=over)
 
     def _tell_between(
@@ -478,7 +479,7 @@ class Service:
         done = 0
         for step, crossings in groupby(told, _step):
             done = self._tell_some(some, wanted, stops, done, (step + 1) // 2)
-            self._report(crossings)
+            self._report([*crossings])
         self._tell_some(some, wanted, stops, done, len(counts))
 
     def _tell_some(
@@ -519,7 +520,7 @@ class Service:
 
     def _happen(
         self, arrival: Arrival, wanted: Sequence[Subscription],
-        told: Iterable[Crossing] | None = None,
+        told: Collection[Crossing] | None = None,
     ) -> None:  # fmt: skip
         """An event comes, now that time has come to it; `told`: what fences say of it."""
         event, start, end, now = arrival
@@ -570,7 +571,9 @@ class Service:
                 if isinstance(event, CompositeEvent):
                     self._note(Gone, event.key)
             events = [event for event in events if not isinstance(event, CompositeEvent)]
-        untils = [max(since, event.expires or NEVER) + REMEMBERED_FOR for event in events]
+        untils = [at + REMEMBERED_FOR for at in map(_expires, events) if at is not None]
+        if since != NEVER or len(untils) < len(events):
+            untils = [max(since, event.expires or NEVER) + REMEMBERED_FOR for event in events]
         if not self._draft.remembers:
             self._past.keep(events, untils)
             return
@@ -687,15 +690,20 @@ class Service:
         """Come to the clock's time, where there is a clock."""
         self._outlet.check()
         present = self._timeline.present()
-        if present is not None:
+        if present is not None and not (present == self.now and self._calm):
             self._move_to(present)
+
+    @property
+    def _calm(self) -> bool:
+        """Whether nothing is due but what expires, however late something came."""
+        return self._patterns.idle and self._fences.timeless
 
     def _move_to(self, now: Micros, *, closing: bool = False, over: Sequence[Event] = ()) -> None:
         """Time goes on, in order: at each moment what has expired goes, then patterns speak.
 
         `over` came and expired in between.
         """
-        if not self._patterns.idle or not self._fences.timeless:
+        if not self._calm:
             self._decide(now, closing)
         self._expire(now, over)
         hold = self._timeline.hold

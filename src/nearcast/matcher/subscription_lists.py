@@ -6,7 +6,7 @@ Filters of a well known form that nobody has read are read here, all at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,8 @@ class _Drawn:
         self.schema, self.space, self.at = schema, space, at
         self.counts, self.word_counts = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
         self.by_hand = np.zeros(size, bool)
-        self.boxes, self.circles = np.full((size, 4), np.nan), np.full((size, 3), np.nan)
+        self.boxes: dict[int, Sequence[float]] = {}
+        self.circles: dict[int, Sequence[float]] = {}
         self.attr: list[I4] = [np.empty(0, np.int32)]
         self.low: list[F8] = [np.empty(0)]
         self.high: list[F8] = [np.empty(0)]
@@ -95,7 +96,9 @@ class _Drawn:
                 return
             self._take_numbers(row, simple)
         if place:
-            self.boxes[row], self.circles[row] = place
+            self.boxes[row] = place[0]
+            if place[1]:
+                self.circles[row] = place[1]
         if subscription.keywords:
             self.words += [self.schema.word(word) for word in subscription.keywords]
             self.word_counts[row + 1] = len(subscription.keywords)
@@ -133,8 +136,8 @@ class _Drawn:
                     raise BatchError(row, error) from error
         return found
 
-    def _place(self, subscription: Subscription) -> tuple[Any, Any] | None:
-        """The only box of a region and its circle, NaN for none; None for other regions."""
+    def _place(self, subscription: Subscription) -> tuple[Sequence[float], ...] | None:
+        """The only box of a region and its circle, if it is one; None for other regions."""
         region = fixed_region(subscription, self.at, self.space)
         if not isinstance(region, Box | Circle):
             return None
@@ -142,7 +145,7 @@ class _Drawn:
         if len(boxes) > 1:
             return None
         if isinstance(region, Box):
-            return boxes[0], np.nan
+            return boxes[0], ()
         return boxes[0], (region.x, region.y, region.radius_m)
 
     def piece(self) -> Piece:
@@ -161,6 +164,15 @@ class _Drawn:
         if self.words:
             codes = np.array(self.words, np.int32)
             words = arrange.sort_words(self.word_counts.cumsum(), codes)
-        circles = None if np.isnan(self.circles).all() else self.circles
-        places = Places(None, self.boxes, circles, box_ends(self.boxes[~self.by_hand]))
+        boxes = _table(self.boxes, self.by_hand.size, 4)
+        circles = _table(self.circles, self.by_hand.size, 3) if self.circles else None
+        places = Places(None, boxes, circles, box_ends(boxes[~self.by_hand]))
         return learnt_piece(self.schema, intervals, self.by_hand, places, words, self.hand_made)
+
+
+def _table(by_row: dict[int, Sequence[float]], size: int, width: int) -> F8:
+    """Numbers by row, NaN where there are none."""
+    table = np.full((size, width), np.nan)
+    if by_row:
+        table[[*by_row]] = [*by_row.values()]
+    return table

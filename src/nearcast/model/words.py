@@ -9,6 +9,9 @@ from nearcast.errors import ValidationError
 
 __all__ = ["normalise_word", "normalise_words"]
 
+_NONE: frozenset[str] = frozenset()
+_COLLECTIONS = frozenset((tuple, list, set, frozenset))
+
 
 def normalise_word(word: object) -> str:
     """A word in Unicode NFKC, case folded: what two words are compared by.
@@ -37,9 +40,12 @@ def normalise_word(word: object) -> str:
 
 
 def normalise_words(words: object) -> frozenset[str]:
-    """The normalised words of a collection; a bare string is refused, not split."""
-    if words is None:
-        return frozenset()
+    """The normalised words of a collection; a bare string is refused, not split.
+
+    Whoever has none shares one set: an empty one takes 200 bytes, and Python makes it anew.
+    """
+    if words is None or (type(words) in _COLLECTIONS and not words):
+        return _NONE
     if isinstance(words, str | bytes) or not isinstance(words, Iterable):
         raise ValidationError("keywords", words, "give a set of strings, such as {'sale'}")
-    return frozenset(normalise_word(word) for word in words)
+    return frozenset([normalise_word(word) for word in words]) or _NONE
