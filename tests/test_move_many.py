@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearcast import Around, Broker, Event, Fence, Move, Point, Subscription
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.errors import BatchError, ValidationError
+from nearcast.mobility import tracker
 from tests.test_broker_bulk import Clock, merged, stored
 
 S = 1_000_000
@@ -21,6 +22,8 @@ moves = st.builds(
     Move, st.sampled_from(NAMES), points, st.none() | st.sampled_from((0, 90.0, 200)),
     st.none() | st.sampled_from((0, 3.0)), st.none() | st.integers(1, 4),
 )  # fmt: skip
+no_more = st.tuples(st.sampled_from(NAMES), points).map(lambda each: Move(*each))  # by columns
+batches = st.lists(no_more, max_size=8) | st.lists(moves, max_size=8)
 fences = st.builds(
     lambda id, name, radius, dwell, lost, margin: Fence(
         id, name, "car", Around(radius), on={"enter", "exit", "dwell", "inside", "outside"},
@@ -82,9 +85,37 @@ def test_many_are_as_one_by_one(data: st.DataObject, lateness: float | None) -> 
         two.drive(data.draw(positions))
         if data.draw(st.booleans()):  # what is due now has been told: dwells of nothing are at once
             two.each("advance", two.at)
-        two.move(data.draw(st.lists(moves, max_size=8)))
+        two.move(data.draw(batches))
     two.each("advance", two.at + 20 * S)
     two.same()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(batches, max_size=4), st.booleans())
+def test_those_whom_nobody_follows_are_counted_and_forgotten_alike(
+    given: list[list[Move]], fenced: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracker, "_MOST_IDLE", 2)
+        two = Two()
+        if fenced:
+            two.each("subscribe", Fence("f", "bob", "car", Around(2)))
+        for some in given:
+            two.move(some)
+        for name in NAMES:
+            assert two.many.reading.place(name) == two.one.reading.place(name)
+            two.each("subscribe", Subscription(name, name, None, (), Around(1)))
+            two.each("move", name, Point(1, 1))  # under the epoch that comes next
+    two.same()
+
+
+def test_whoever_was_forgotten_meanwhile_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "_MOST_IDLE", 2)
+    broker = Broker("planar")
+    told = broker.move_many([Move(name, Point(0, 0)) for name in ("ann", "bob", "cid", "ann")])
+    assert {name: region.epoch for name, region in told.safe_regions.items()} == {
+        "ann": 1, "bob": 1, "cid": 1,
+    }  # fmt: skip
 
 
 def test_a_dwell_of_nothing_is_told_before_the_region_moves_on() -> None:
@@ -106,13 +137,21 @@ def test_a_bad_one_is_named_and_nobody_has_moved() -> None:
     good = Move("ann", Point(3, 0))
     for bad in (
         Move("", Point(0, 0)), Move("ann", (0, 0)), Move("ann", Point(0, 0), "north"),  # type: ignore[arg-type]
-        Move("ann", Point(0, 0), speed=-1.0), Move("ann", Point(0, 0), epoch=0), ("ann",), 7,
+        Move("\ud800", Point(0, 0)), Move("ann", Point(0, 0), speed=-1.0),
+        Move("ann", Point(0, 0), epoch=0), ("ann",), 7,
     ):  # fmt: skip
         with pytest.raises(BatchError) as caught:
             broker.move_many([good, good, bad])  # type: ignore[list-item]
         assert caught.value.row == 2
         assert isinstance(caught.value.cause, ValidationError)
     assert [each.transition for each in broker.move_many([good])] == ["enter"]
+
+
+def test_a_place_that_the_globe_has_not_is_named() -> None:
+    moves = [Move("ann", Point(0, 0)), Move("bob", Point(181, 0)), Move("cid", Point(0, 0))]
+    with pytest.raises(BatchError, match=r"place\.x") as caught:
+        Broker().move_many(moves)
+    assert caught.value.row == 1
 
 
 def test_what_is_given() -> None:

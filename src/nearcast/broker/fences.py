@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, starmap
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -209,8 +209,8 @@ class Fences:
             for each in moves:
                 self._keep(now, each)
             return []
-        at = 0 if now is None else now
-        return self._watch.move_many([(each[0], self._put(*each), at) for each in moves])
+        names = [each[0] for each in moves]
+        return self._watch.move_many(names, [*starmap(self._put, moves)], 0 if now is None else now)
 
     def heading_of(self, subscriber: str) -> float | None:
         """The last heading that a subscriber said, be it held back; None: none is remembered."""

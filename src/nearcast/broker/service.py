@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, repeat
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
-from nearcast.broker import parts
+from nearcast.broker import parts, reports
 from nearcast.broker.contents import contents_of
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.fences import Fences
@@ -61,7 +61,6 @@ from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.mobility.tracker import check_report
 from nearcast.model.events import Event, check_id
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
@@ -592,7 +591,7 @@ class Service:
         `heading` is in degrees clockwise from north, `speed` in metres a second. `epoch` is
         the number of a `Mover`'s report. A subscriber may move before it subscribes.
         """
-        move = self._checked_move(Move(subscriber, place, heading, speed, epoch))
+        move = reports.checked(Move(subscriber, place, heading, speed, epoch), self.space)
         self._begin()
         self._go([move])
         return self._answer()
@@ -603,50 +602,47 @@ class Service:
         Each is a `Move`, or its fields in order. A bad one is a BatchError that names its row.
         The clock, if there is one, is read once.
         """
-        given: list[Move] = []
-        try:
-            for each in _listed("moves", moves, Move):
-                given.append(self._checked_move(each))
-        except NearcastError as error:
-            if not isinstance(moves, Iterable):
-                raise
-            raise BatchError(len(given), error) from error
+        given = reports.checked_all(_listed("moves", moves, Move), self.space)
         if given:
             self._begin()
             self._go(given)
         return self._answer()
 
-    def _checked_move(self, given: object) -> Move:
-        try:
-            move = given if isinstance(given, Move) else Move(*given)  # type: ignore[misc]
-        except TypeError:
-            raise ValidationError("move", given, "give a Move: who, and where") from None
-        check_id(move.subscriber, "subscriber")
-        _check_type("place", move.place, Point)
-        check_space(move.place, self.space, "place")
-        if move.epoch is not None:
-            _check_type("epoch", move.epoch, int)
-        check_report(move.heading, move.speed, move.epoch)
-        return move
-
     def _go(self, moves: Sequence[Move]) -> None:
         """Subscribers are at new places, one after the other."""
         now = self._moment
         told = self._fences.move_many([move[:3] for move in moves], self.now)
+        epochs = self._tracker.passed(moves, now)
+        if epochs is not None:  # nobody is followed but by fences
+            for move, number in zip(moves, epochs, strict=True):
+                self._let_be(move, number)
+            self._report(told)
+            self._note_moves(moves, now)
+            return
         by_move = {i: [*those] for i, those in groupby(told, _move_of)}
-        for i, (subscriber, place, heading, speed, epoch) in enumerate(moves):
+        for i, move in enumerate(moves):
+            subscriber, place, heading, speed, epoch = move
             heard = self._tracker.heard(subscriber, place, now, heading, speed, epoch)
             if heard:
                 self._heed(heard)
-            elif not self._fences.follows(subscriber):
-                # nothing follows this subscriber: silence until something does
-                everywhere = Ball(self.space, place.x, place.y, math.inf)
-                region = SafeRegion(self._tracker.epoch_of(subscriber), everywhere)
-                self._draft.regions[subscriber] = region
-                self._draft.requests.pop(subscriber, None)
+            else:
+                self._let_be(move, self._tracker.epoch_of(subscriber))
             if i in by_move:
                 self._report(by_move[i])
-            self._note(Moved, subscriber, place, now, self._fences.heading_of(subscriber))
+            self._note_moves([move], now)
+
+    def _let_be(self, move: Move, epoch: int) -> None:
+        """Where nothing follows a subscriber: silence until something does."""
+        if not self._fences.follows(move.subscriber):
+            everywhere = Ball(self.space, move.place.x, move.place.y, math.inf)
+            self._draft.regions[move.subscriber] = SafeRegion(epoch, everywhere)
+            self._draft.requests.pop(move.subscriber, None)
+
+    def _note_moves(self, moves: Sequence[Move], now: Micros) -> None:
+        if self._draft.remembers:
+            for subscriber, place, *_ in moves:
+                heading = self._fences.heading_of(subscriber)
+                self._draft.changes.append(Moved(subscriber, place, now, heading))
 
     def impact_region(self, subscriber: str) -> Impact | None:
         """Where a new event would make the broker ask this subscriber; None: nowhere yet."""

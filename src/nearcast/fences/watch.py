@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any
 
@@ -249,39 +250,41 @@ class Watch:
 
     def move(self, subscriber: str, place: Facing, at: Micros) -> list[Crossing]:
         """A subscriber is somewhere else, and so are the regions that follow them."""
-        return self.move_many([(subscriber, place, at)])
+        return self.move_many([subscriber], [place], at)
 
-    def move_many(self, moved: Sequence[tuple[str, Facing, Micros]]) -> list[Crossing]:
-        """Moves in order; as one by one, only faster."""
-        if not self._followers:
-            return []
+    def move_many(
+        self, subscribers: Sequence[str], facing: Sequence[Facing], at: Micros
+    ) -> list[Crossing]:
+        """Moves in order, all at one moment; as one by one, only faster."""
         known = self._followers
-        made = [
-            (row, place.x, place.y, *turn_of(place.heading), at, number)
-            for number, (subscriber, place, at) in enumerate(moved)
-            for row in known.get(subscriber, ())
+        found = [
+            (row, number)
+            for number, rows in enumerate(map(known.get, subscribers, repeat(())))
+            for row in rows
         ]
-        if not made:
+        if not found:
             return []
-        rows, *where, ats, numbers = zip(*made, strict=True)
-        fences = np.array(rows, np.int64)
+        fences, of = np.array(found, np.int64).T.copy()
+        where = np.array([(place.x, place.y, place.heading) for place in facing])[of]
         tables = self._arrays.tables
         doubting = (tables.fences[fences, t.FLAGS] & t.DOUBTS != 0) & (
             tables.fences[fences, t.PLACED] == 0
         )
-        of = np.array(numbers, np.int64)
-        given = fences, *map(np.array, where), np.array(ats, np.int64), of
+        turns = np.array([1.0, 0.0]) * np.ones((len(of), 1))
+        if where[:, 2].any():
+            turns[:] = [*map(turn_of, where[:, 2].tolist())]
+        given = fences, where[:, :2].copy(), turns, of
         stops = [*(np.flatnonzero(doubting) + 1).tolist(), len(fences)]
         done = 0
         for stop in stops:
             while done < stop:
                 part = tuple(array[:stop] for array in given)
-                done, lacking = moves.move(self._arrays.packed, *part, done, self._globe)
+                done, lacking = moves.move(self._arrays.packed, *part, at, done, self._globe)
                 if lacking:
                     self._arrays.room(lacking)
             if doubting[stop - 1]:
                 self._doubt(int(fences[stop - 1]))
-        return self._fired(NEVER, NEVER, 2 * numbers[-1] + 2)
+        return self._fired(NEVER, NEVER, 2 * int(of[-1]) + 2)
 
     # -- positions -----------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ from nearcast.mobility.situation import Floats, Obstacles, Situation
 from nearcast.mobility.statistics import Arrivals, Density, Motion, Turns
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Space, check_space
+from nearcast.model.moves import Move
 from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 
@@ -68,6 +69,9 @@ class _Idle(NamedTuple):
     y: float
     at: Micros
     heading: float
+
+
+_NOBODY = _Idle(0, 0.0, 0.0, 0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -288,6 +292,29 @@ class Tracker:
         region = self._rebuild(mover, now)
         self._settle(mover)
         return [*notices, NewRegion(subscriber, region)]
+
+    def passed(self, moves: Sequence[Move], now: Micros) -> list[int] | None:
+        """`heard` of several, where no subscription follows any of them: their epochs.
+
+        None, and nothing has happened, if one is followed or says an epoch. 0.8 µs each.
+        """
+        movers, idle = self._movers, self._idle
+        if movers and not movers.keys().isdisjoint([move[0] for move in moves]):
+            return None
+        if any(move[4] is not None for move in moves):
+            return None
+        now = self._clock(now)
+        epochs = []
+        for name, place, heading, _, _ in moves:
+            epoch, _, _, _, before = idle.pop(name, _NOBODY)
+            if heading is None:
+                heading = before
+            idle[name] = _Idle(epoch + 1, place.x, place.y, now, float(heading))
+            if len(idle) > _MOST_IDLE:
+                idle.popitem(last=False)
+                self._forgetful = True
+            epochs.append(epoch + 1)
+        return epochs
 
     def _repeated(self, mover: _Tracked, place: Point, now: Micros) -> list[Message]:
         """The last report once more: its answer was lost, or is on its way.

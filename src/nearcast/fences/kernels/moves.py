@@ -44,7 +44,7 @@ from nearcast.kernels.region_grid import in_box
 
 
 @kernel
-def move(tables, fences, xs, ys, coss, sins, ats, numbers, first, globe):
+def move(tables, fences, places, turns, numbers, at, first, globe):
     """Regions come to new places, one after the other; returns how many did, and what it lacks.
 
     Those of one number belong to one subscriber; before the next, what is overdue happens.
@@ -55,26 +55,41 @@ def move(tables, fences, xs, ys, coss, sins, ats, numbers, first, globe):
             lacking = fire_due(s, 2 * numbers[i - 1] + 2)
             if lacking:
                 return i, lacking
-        place = xs[i], ys[i], coss[i], sins[i]
-        lacking = _move(s, fences[i], place, ats[i], 2 * numbers[i] + 1, globe)
+        lacking = _move(s, fences[i], places[i], turns[i], at, 2 * numbers[i] + 1, globe)
         if lacking:
             return i, lacking
     return len(fences), DONE
 
 
 @inlined
-def _move(s, fence, place, at, step, globe):
-    x, y, cos, sin = place
+def _near(s, group, boxes, parts):
+    """Tracks that may be in boxes, in `found`, some repeatedly; how many, be it more than room."""
+    count = 0
+    for i in range(parts):
+        room = s.found[count:]
+        near = in_box(
+            s.track_slots, s.track_entries, 1 << s.groups[group, WIDTH], group, boxes[i], room
+        )
+        if near > len(room):
+            return count + near
+        for k in range(near):  # a cell is several times as large as the box: most are beside it
+            track = room[k]
+            x, y = s.at_x[track], s.at_y[track]
+            if boxes[i, 0] <= x <= boxes[i, 2] and boxes[i, 1] <= y <= boxes[i, 3]:
+                s.found[count] = track
+                count += 1
+    everywhere = 1 << region_grid.EVERYWHERE
+    rest = in_box(s.track_slots, s.track_entries, everywhere, group, boxes[0], s.found[count:])
+    return count + rest
+
+
+@inlined
+def _move(s, fence, place, turn, at, step, globe):
+    x, y = place[0], place[1]
     group = np.int64(s.fences[fence, GROUP])
     boxes = np.empty((3, 4))
     parts = boxes_at(s, fence, x, y, boxes, globe)
-    mask = (1 << s.groups[group, WIDTH]) | (1 << region_grid.EVERYWHERE)
-    count = 0
-    for i in range(parts):
-        count += in_box(
-            s.track_slots, s.track_entries, mask, group, boxes[i],
-            s.found[min(count, len(s.found)) :],
-        )  # fmt: skip
+    count = _near(s, group, boxes, parts)
     if count > len(s.found):
         return lacks(s, MORE_FOUND, count)
     if not room_for_pairs(s, count):
@@ -91,7 +106,7 @@ def _move(s, fence, place, at, step, globe):
     if 2 * (s.counters[OCCUPIED] + 24) > len(s.slots):
         return lacks(s, MORE_SLOTS, s.counters[OCCUPIED] + 24)
 
-    put(s, fence, group, x, y, cos, sin, boxes, parts)
+    put(s, fence, group, x, y, turn[0], turn[1], boxes, parts)
     pair = np.int64(s.fences[fence, HEAD])
     while pair >= 0:
         after = np.int64(s.pairs[pair, F_NEXT])
