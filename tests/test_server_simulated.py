@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import msgspec
 import pytest
 
 from nearcast.server.feeds import Feed
@@ -23,8 +22,9 @@ def test_a_seed_gives_the_same_run():
 
 
 def test_control_a_tail_that_does_not_say_that_it_is_too_short(monkeypatch: pytest.MonkeyPatch):
-    def after(self: Feed, seq: int, limit: int) -> list[tuple[int, msgspec.Raw]]:
-        return [each for each in self._tail if each[0] > seq][:limit]
+    def after(self: Feed, seq: int, limit: int) -> list[bytes]:
+        skip = max(0, seq - self._last + len(self._tail))
+        return [*self._tail][skip:][:limit]
 
     monkeypatch.setattr(Feed, "after", after)
     with pytest.raises(AssertionError, match="instead of"):

@@ -91,7 +91,7 @@ def shelf(opener: Opener) -> Iterator[Shelf]:
 
 
 def told(event: Event, seq: int, subscriber: str = "ann") -> Told:
-    return Told(Notification("s1", subscriber, event, 7, seq=seq))
+    return Told((Notification("s1", subscriber, event, 7, seq=seq),))
 
 
 def test_an_empty_store_is_an_empty_state(shelf: Shelf):
@@ -203,7 +203,7 @@ def test_what_a_fence_saw_is_told_with_its_event(shelf: Shelf):
     """Though that has expired long ago, or another has its key."""
     seen = Notification("f1", "ann", E1, 7, "lost", "a", 1)
     shelf.put(Fenced(F1), Published(E1), Expired("e1", b"x", 9))
-    shelf.put(Published(Event("e1", {"price": 9})), Told(seen))
+    shelf.put(Published(Event("e1", {"price": 9})), Told((seen,)))
     shelf.again()
     assert shelf.store.outbox("ann", 0, 9).notifications == (seen,)
     assert [event.attributes["price"] for _, event in shelf.store.log(0, 9)] == [3, 9]

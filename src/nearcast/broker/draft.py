@@ -39,7 +39,7 @@ class Draft:
         told = Notification(to.id, to.subscriber, event, at, None, None, number)
         self.notes.made().append(told)
         if self.remembers:
-            self.changes.append(Told(told))
+            self.changes.append(Told((told,)))
 
     def tell_all(self, to: Sequence[Subscription], event: Event, at: Micros) -> None:
         """The same for several."""
@@ -51,8 +51,9 @@ class Draft:
             self.notes.add(pairs)
             return
         told = pairs.notifications(map(self._number, map(_subscriber, pairs.to)))
-        self.notes.made().extend(told)
-        self.changes += map(Told, told)
+        if told:
+            self.notes.made().extend(told)
+            self.changes.append(Told(told))
 
     def tell_of(self, crossings: Collection[Crossing]) -> None:
         """Transitions of objects at fences."""
@@ -61,9 +62,9 @@ class Draft:
         if not self.remembers:
             self.notes.made().extend([notification((*each[:-1], None)) for each in crossings])
             return
-        for each in crossings:
-            told = notification((*each[:-1], self._number(each.subscriber)))
-            self.notes.made().append(told)
+        told = [notification((*each[:-1], self._number(each.subscriber))) for each in crossings]
+        if told:
+            self.notes.made().extend(told)
             self.changes.append(Told(told))
 
     def reply(self) -> Reply:

@@ -61,8 +61,8 @@ def applied(state: State, change: Change) -> None:
                 _end_visits(state, id)
             state.subscriptions.pop(id, None)
             state.composites.pop(id, None)
-            for told in state.told.values():
-                told.discard(id)
+            for ids in state.told.values():
+                ids.discard(id)
         case Published(event, by):
             state.events[event.key] = event
             if by is not None:
@@ -76,9 +76,10 @@ def applied(state: State, change: Change) -> None:
             state.events.pop(key, None)
             state.told.pop(key, None)
             past.keep(state.expired, key, content, until)
-        case Told(notification):
-            if notification.subscriber is not None and notification.seq is not None:
-                state.numbers[notification.subscriber] = notification.seq
+        case Told(notifications):
+            for told in notifications:
+                if told.subscriber is not None and told.seq is not None:
+                    state.numbers[told.subscriber] = told.seq
         case Kept(subscription_id, keys):
             for key in keys:
                 state.told.setdefault(key, set()).add(subscription_id)
@@ -186,8 +187,10 @@ class MemoryStore:
                 self._offsets[event.key] = len(self._log)
             case Gone(key) | Expired(key):
                 self._offsets.pop(key, None)
-            case Told(told) if told.seq is not None:
-                self._outboxes.setdefault(told.subscriber or "", []).append(told)
+            case Told(notifications):
+                for told in notifications:
+                    if told.seq is not None:
+                        self._outboxes.setdefault(told.subscriber or "", []).append(told)
             case Acknowledged(subscriber, upto):
                 self._cursors[subscriber] = max(upto, self.cursor(subscriber))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ class Arrivals(NamedTuple):
     ends: Sequence[Micros]
     nows: Sequence[Micros]
     strange: bool
-    """Whether all have ids that nobody has or had lately, say when they end, and are live then."""
+    """Whether all have ids that nobody has or had lately, and are live when they come."""
 
     def part(self, first: int, stop: int) -> Arrivals:
         """Some of them."""
@@ -131,7 +132,10 @@ class Outlook:
             return None
         ends, starts = [*map(_end, events)], [*map(_start, events)]
         if None in ends:
-            return None
+            if self._timeline.clock is None:
+                return None  # each of them ends when the one before it did
+            assert self.present is not None
+            ends = [*map(_last, ends, starts, repeat(self.present))]
         if starts.count(None) == len(starts):
             starts = ends
         elif None in starts:
@@ -199,3 +203,9 @@ def _valid(event: Event, now: Micros) -> bool:
 
 def _first(start: Micros | None, end: Micros) -> Micros:
     return end if start is None else start
+
+
+def _last(end: Micros | None, start: Micros | None, present: Micros) -> Micros:
+    if end is not None:
+        return end
+    return present if start is None else max(start, present)

@@ -121,9 +121,9 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A notification: a new row of its subscriber's outbox, under the number it has there."""
+    """Notifications: each a new row of its subscriber's outbox, under the number it has there."""
 
-    notification: Notification
+    notifications: Sequence[Notification]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.outlet import Outlet
+from nearcast.broker.past import Past
 from nearcast.broker.ports import Kind, Thing
 from nearcast.broker.roster import Roster
 from nearcast.clock import Micros
@@ -33,12 +34,13 @@ class Reading:
 
     def __init__(
         self, subscriptions: Roster, composites: Mapping[str, Composite], fences: Fences,
-        live: LiveEvents, tracker: Tracker, outlet: Outlet,
+        live: LiveEvents, past: Past, tracker: Tracker, outlet: Outlet,
     ) -> None:  # fmt: skip
         self._subscriptions = subscriptions
         self._composites = composites
         self._fences = fences
         self._live = live
+        self._past = past
         self._tracker = tracker
         self._outlet = outlet
 
@@ -68,6 +70,13 @@ class Reading:
     def offset(self) -> int:
         """The offset in the log that the last call has come to."""
         return self._outlet.store.offset()
+
+    def strange(self, events: Sequence[Event]) -> bool:
+        """Whether no event has the id of any of these, nor had it lately, and no two have one."""
+        keys = {event.key for event in events}
+        if len(keys) < len(events) or not self._live.keys().isdisjoint(keys):
+            return False
+        return not any(key in self._past for key in keys)
 
     def event(self, id: str, source: str | None = None) -> Event:
         """The live event that has an id, and a source if one is named; raises UnknownIdError."""

@@ -128,8 +128,8 @@ class Service:
         self._draft = self._outlet.draft()
         self._restore()
         self.reading = Reading(
-            self._subscriptions, self._composites, self._fences, self._live, self._tracker,
-            self._outlet,
+            self._subscriptions, self._composites, self._fences, self._live, self._past,
+            self._tracker, self._outlet,
         )  # fmt: skip
         """Looks at what is there; changes nothing."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -129,6 +130,7 @@ def _name(host: str) -> str:
     return urlsplit(f"//{host}").hostname or ""
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether an address or name leads nowhere but here."""
     if host == "localhost":

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
@@ -22,7 +23,7 @@ from nearcast.errors import NearcastError, StoppedError
 from nearcast.server.house import House
 from nearcast.server.problems import Problem, busy
 
-__all__ = ["MOST", "Answer", "Call", "Core", "Turn"]
+__all__ = ["MOST", "Answer", "Call", "Core", "Joint", "Turn"]
 
 #: Calls of one commit.
 MOST = 512
@@ -36,6 +37,16 @@ class Answer(NamedTuple):
 
 
 Call = Callable[[Service], Answer]
+
+
+class Joint(Protocol):
+    """A call of a kind of which many, one behind the other, take less time as one."""
+
+    def __call__(self, broker: Service) -> Answer:
+        """Make it alone."""
+
+    def joined(self, broker: Service, others: Sequence[Any]) -> list[Answer] | None:
+        """Make it and others of its kind behind it; None: nothing was done, each is made alone."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,6 +75,35 @@ class _Broke(NamedTuple):
     """A look that went wrong by a mistake of ours; nothing was changed."""
 
     error: Exception
+
+
+_Made = Answer | _Broke | NearcastError
+
+
+def _made(broker: Service, jobs: Sequence[_Job]) -> Iterator[_Made]:
+    """Make calls, each with its answer or what it was refused for."""
+    for kind, some in groupby(jobs, _kind):
+        its = [*some]
+        if kind is not None and len(its) > 1:
+            calls: list[Any] = [job.call for job in its]
+            together: list[Answer] | None = calls[0].joined(broker, calls[1:])
+            if together is not None:
+                yield from together
+                continue
+        for job in its:
+            try:
+                yield job.call(broker)
+            except NearcastError as error:
+                yield error
+            except Exception as error:
+                if not job.reads:
+                    raise
+                yield _Broke(error)
+
+
+def _kind(job: _Job) -> type | None:
+    """What it may be made together with; None: nothing."""
+    return type(job.call) if hasattr(job.call, "joined") else None
 
 
 class Core:
@@ -167,9 +207,12 @@ class Core:
 
     def _release(self, turn: Turn) -> None:
         weight = sum(job.weight for job, _ in turn.done)
-        if weight:  # a turn counts for as much as it did: those of one call say little of many
-            share = weight / (weight + 256)
-            self._unit_s += share * (turn.calling_s / weight - self._unit_s)
+        if weight:
+            # A turn counts for as much as it did, for a call alone takes longer than among many.
+            # But if even that takes less than was thought, what was thought is over.
+            taken = turn.calling_s / weight
+            share = weight / (weight + 256) if taken > self._unit_s else 0.5
+            self._unit_s += share * (taken - self._unit_s)
             self._commit_s += 0.1 * (turn.committing_s - self._commit_s)
         self.waiting -= weight
         self.calls -= len(turn.done)
@@ -273,29 +316,20 @@ class Core:
         began = perf_counter()
         made = began
 
-        def makes(job: _Job) -> Callable[[], Answer | _Broke]:
-            def make() -> Answer | _Broke:
-                nonlocal made
-                try:
-                    return job.call(broker)
-                except NearcastError:
-                    raise
-                except Exception as error:
-                    if not job.reads:
-                        raise
-                    return _Broke(error)
-                finally:
-                    made = perf_counter()
+        def make() -> list[_Made]:
+            nonlocal made
+            answers = [*_made(broker, jobs)]
+            made = perf_counter()
+            return answers
 
-            return make
-
-        calls: list[Callable[[], Answer | _Broke]] = [makes(job) for job in jobs]
+        calls = [make]
         if tick:
-            calls.insert(0, lambda: Answer(None, (broker.advance(),)))
-        answers = broker.together(calls)
-        if tick:
-            first = answers.pop(0)
-            if isinstance(first, Answer):
+            calls.insert(0, lambda: [Answer(None, (broker.advance(),))])
+        *advanced, answers = broker.together(calls)
+        assert not isinstance(answers, NearcastError)
+        for each in advanced:
+            for first in () if isinstance(each, NearcastError) else each:
+                assert isinstance(first, Answer)
                 turn.replies += ((tenant, reply) for reply in first.replies)
                 if any(first.replies):
                     turn.changed.add(tenant)
@@ -304,7 +338,8 @@ class Core:
         turn.committing_s += ended - made
         for job, answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Answer):
-                turn.replies += ((tenant, reply) for reply in answer.replies)
+                for reply in answer.replies:
+                    turn.replies.append((tenant, reply))
             if not job.reads:
                 turn.changed.add(tenant)
             turn.done.append((job, answer))

@@ -20,7 +20,7 @@ from nearcast.server.house import House
 from nearcast.server.limits import Limits
 from nearcast.server.problems import Problem
 from nearcast.server.settings import Settings
-from nearcast.server.wire import check_depth, decode, encode, told_text
+from nearcast.server.wire import Texts, check_depth, decode, encode
 
 __all__ = ["Ask", "Desk", "Page", "answer"]
 
@@ -36,11 +36,15 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 class Page:
     """Some notifications as they are sent."""
 
-    texts: list[msgspec.Raw]
+    texts: list[bytes]
     next: int
     lost: int = 0
     full: bool = False
     """Whether there may be more at once."""
+
+    def raw(self) -> list[msgspec.Raw]:
+        """The texts as parts of something that is encoded."""
+        return [*map(msgspec.Raw, self.texts)]
 
 
 @dataclass(eq=False)
@@ -132,8 +136,7 @@ class Desk:
             found = await self.core.look(who.tenant, look)
         else:
             found = await self.core.submit(who.tenant, look, reads=True)
-        texts: dict[int, msgspec.Raw] = {}
-        told = [told_text(each, texts) for each in found.notifications]
+        told = [*map(Texts().of, found.notifications)]
         return Page(told, found.next, found.lost, len(told) == limit)
 
 

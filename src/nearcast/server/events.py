@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
 from nearcast.broker.service import Service
-from nearcast.errors import UnknownIdError, ValidationError
+from nearcast.errors import NearcastError, UnknownIdError, ValidationError
 from nearcast.model.codec import event_from_json, feature_from_json, feature_to_json
 from nearcast.model.codec.events import batch
 from nearcast.model.events import Event
@@ -21,7 +23,7 @@ from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.problems import malformed
 from nearcast.server.wire import decode, event_json, event_text, number, sayable, whole
 
-__all__ = ["MOST", "publish", "read_event", "read_events", "retract"]
+__all__ = ["MOST", "Publishing", "publish", "read_event", "read_events", "retract"]
 
 #: Rows of one page.
 MOST = 1000
@@ -49,20 +51,51 @@ def read_event(said: Any, space: Space) -> Event:
     return event_from_json(said, space=space, extensions="ignore")
 
 
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The call that publishes the events of a request, all or none."""
+
+    events: list[Event]
+    by: str | None
+
+    def __call__(self, broker: Service) -> Answer:
+        """By itself."""
+        events, before = self.events, broker.published
+        if len(events) == 1:
+            reply = broker.publish(events[0], by=self.by)
+        else:
+            reply = broker.publish_many(events, by=self.by)
+        new = broker.published - before
+        return Answer(_accepted(new, len(events) - new, broker.reading.offset), (reply,))
+
+    def joined(self, broker: Service, others: Sequence[Publishing]) -> list[Answer] | None:
+        """With others: as if it were one request, where all of them are sure to be new."""
+        requests = [self, *others]
+        if any(each.by != self.by for each in others):
+            return None
+        events = [event for each in requests for event in each.events]
+        if not broker.reading.strange(events):
+            return None
+        offset = broker.reading.offset
+        try:
+            reply = broker.publish_many(events, by=self.by)
+        except NearcastError:
+            return None  # and each hears what is wrong with it, if anything is
+        answers: list[Answer] = []
+        for each in requests:
+            offset += len(each.events)
+            answers.append(Answer(_accepted(len(each.events), 0, offset)))
+        answers[0] = Answer(answers[0].value, (reply,))
+        return answers
+
+
+def _accepted(new: int, repeated: int, offset: int) -> dict[str, int]:
+    return {"accepted": new, "repeated": repeated, "offset": offset}
+
+
 async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, int]:
     """Publish events, all or none."""
-    by = who.key if who.role == "publish" else None
-
-    def call(broker: Service) -> Answer:
-        before = broker.published
-        if len(events) == 1:
-            reply = broker.publish(events[0], by=by)
-        else:
-            reply = broker.publish_many(events, by=by)
-        new = broker.published - before
-        offset = broker.reading.offset
-        return Answer({"accepted": new, "repeated": len(events) - new, "offset": offset}, (reply,))
-
+    call = Publishing(events, who.key if who.role == "publish" else None)
     found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
     for result in ("accepted", "repeated"):
         desk.metrics.came[result] += found[result]

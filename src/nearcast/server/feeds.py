@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-import msgspec
-
-from nearcast.broker.replies import Notification, Reply
+from nearcast.broker.replies import Reply
 from nearcast.mobility.messages import LocationRequest
 from nearcast.mobility.safe_region import SafeRegion
-from nearcast.server.wire import told_text
+from nearcast.server.wire import Texts
 
 __all__ = ["Feed", "Feeds", "Listener", "Who"]
 
@@ -36,6 +35,8 @@ class Listener:
     """Somebody who waits at a feed. Woken, it looks for itself what there is."""
 
     feed: Feed
+    takes: Callable[[], bool] | None = None
+    """Takes what there is at once, where there is nothing to wait for; False: it must be woken."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     region: SafeRegion | None = None
     """The newest safe region that it has not taken yet."""
@@ -50,34 +51,36 @@ class Feed:
         self.who = who
         self.listeners: set[Listener] = set()
         self._most = most_bytes
-        self._tail: deque[tuple[int, msgspec.Raw]] = deque()
+        self._tail: deque[bytes] = deque()
+        self._last = 0
+        """The number of the newest."""
         self._bytes = 0
 
-    def take(self, seq: int, text: msgspec.Raw) -> None:
+    def take(self, seq: int, text: bytes) -> None:
         """One more notification."""
-        if self._tail and seq != self._tail[-1][0] + 1:
+        if seq != self._last + 1:
             self._tail.clear()
             self._bytes = 0
-        self._tail.append((seq, text))
-        self._bytes += len(memoryview(text))
+        self._last = seq
+        self._tail.append(text)
+        self._bytes += len(text)
         while self._bytes > self._most and len(self._tail) > 1:
-            _, old = self._tail.popleft()
-            self._bytes -= len(memoryview(old))
+            self._bytes -= len(self._tail.popleft())
 
-    def after(self, seq: int, limit: int) -> list[tuple[int, msgspec.Raw]] | None:
+    def after(self, seq: int, limit: int) -> list[bytes] | None:
         """What comes after a number; None if the tail does not reach back to it."""
-        if not self._tail or self._tail[-1][0] <= seq:
+        if self._last <= seq or not self._tail:
             return []
-        first = self._tail[0][0]
-        if first > seq + 1:
+        skip = seq - self._last + len(self._tail)
+        if skip < 0:
             return None
-        skip = max(0, seq + 1 - first)
-        return [self._tail[i] for i in range(skip, min(len(self._tail), skip + limit))]
+        return [*islice(self._tail, skip, skip + limit)]
 
     def wake(self) -> None:
         """Something is there."""
         for listener in self.listeners:
-            listener.woken.set()
+            if listener.takes is None or not listener.takes():
+                listener.woken.set()
 
 
 class Feeds:
@@ -85,7 +88,8 @@ class Feeds:
 
     def __init__(self, tail_bytes: int) -> None:
         self._tail_bytes = tail_bytes
-        self._feeds: dict[Who, Feed] = {}
+        self._feeds: dict[tuple[str, str], Feed] = {}
+        """By tenant and subscriber: a `Who`, or what is equal to one."""
         self._asked: dict[Who, int] = {}
         self.ended = False
 
@@ -121,11 +125,16 @@ class Feeds:
 
     def release(self, replies: Iterable[tuple[str, Reply]]) -> None:
         """What a turn of the core has told, in its order."""
-        texts: dict[int, msgspec.Raw] = {}
+        texts, feeds = Texts(), self._feeds
         woken: dict[Who, Feed] = {}
         for tenant, reply in replies:
-            for told in reply:
-                self._tell(tenant, told, texts, woken)
+            for told in reply if feeds else ():
+                if told.subscriber is None or told.seq is None:
+                    continue
+                feed = feeds.get((tenant, told.subscriber))
+                if feed is not None:
+                    feed.take(told.seq, texts.of(told))
+                    woken[feed.who] = feed
             for subscriber, region in reply.safe_regions.items():
                 who = Who(tenant, subscriber)
                 self._asked.pop(who, None)
@@ -137,18 +146,6 @@ class Feeds:
                 self._ask(Who(tenant, subscriber), reply, woken)
         for feed in woken.values():
             feed.wake()
-
-    def _tell(
-        self, tenant: str, told: Notification, texts: dict[int, msgspec.Raw],
-        woken: dict[Who, Feed],
-    ) -> None:  # fmt: skip
-        if told.subscriber is None or told.seq is None:
-            return
-        who = Who(tenant, told.subscriber)
-        feed = self._feeds.get(who)
-        if feed is not None:
-            feed.take(told.seq, told_text(told, texts))
-            woken[who] = feed
 
     def _ask(self, who: Who, reply: Reply, woken: dict[Who, Feed]) -> None:
         for message in reply.messages(who.subscriber):

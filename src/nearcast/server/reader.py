@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from nearcast.broker.service import Service
@@ -29,6 +30,7 @@ class Reader:
         self._who = who
         self._at = after
         self._behind = True
+        self._idle = False
         self._listener = desk.feeds.listen(who)
 
     def __enter__(self) -> Reader:
@@ -61,31 +63,59 @@ class Reader:
         if self._behind or self.ended:
             return
         if patience_s is None:  # a timeout costs as much as the rest of a turn
-            await self._listener.woken.wait()
+            self._idle = True
+            try:
+                await self._listener.woken.wait()
+            finally:
+                self._idle = False
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._listener.woken.wait()
+
+    def taking(self, takes: Callable[[], bool]) -> None:
+        """Have this called as soon as something comes; see `Listener.takes`."""
+        self._listener.takes = takes
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is in the midst of what came before, and all of that was in the tail."""
+        return self._idle and not self._behind
+
+    def at_hand(self) -> Page | None:
+        """What comes next, if that is in the tail; `took` says that it was sent."""
+        assert self._at is not None
+        found = self._listener.feed.after(self._at, MOST)
+        if not found:
+            self._behind = found is None
+            return None
+        return Page(found, self._at + len(found), full=len(found) == MOST)
+
+    def took(self, page: Page) -> None:
+        """A page of the tail is on its way."""
+        self._at = page.next
+        if page.full:
+            self._listener.woken.set()
 
     async def page(self) -> Page | None:
         """What comes next; None if there is nothing at the moment."""
         self._listener.woken.clear()
         at = await self.start()
         if not self._behind:
-            found = self._listener.feed.after(at, MOST)
-            if found is None:
-                self._behind = True
-            elif not found:
-                return None
-            else:
-                self._at = found[-1][0]
-                if len(found) == MOST:
-                    self._listener.woken.set()
-                return Page([text for _, text in found], self._at)
+            found = self.at_hand()
+            if found is not None:
+                self.took(found)
+            if not self._behind:
+                return found
         page = await self._desk.page(self._who, at, MOST, streams=True)
         self._behind = page.full
         self._at = page.next
         return page if page.texts or page.lost else None
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is something for a mover."""
+        return self._listener.region is not None or self._listener.request is not None
 
     def region(self) -> SafeRegion | None:
         """The newest safe region, once."""

@@ -21,6 +21,7 @@ from nearcast.server.app import App
 from nearcast.server.auth import is_loopback
 from nearcast.server.desk import Desk
 from nearcast.server.house import House
+from nearcast.server.lines import SocketLine
 from nearcast.server.logs import log
 from nearcast.server.settings import Settings
 
@@ -63,7 +64,7 @@ class Running:
             self._sockets.append(self._beside)
         config = uvicorn.Config(
             App(self.desk), log_config=None, access_log=False, lifespan="off",
-            proxy_headers=False, server_header=False, ws="websockets-sansio",
+            proxy_headers=False, server_header=False, ws=SocketLine,
             ws_per_message_deflate=False,
             ws_max_size=settings.max_body, backlog=_BACKLOG, timeout_keep_alive=60,
             timeout_graceful_shutdown=max(1, round(settings.stop_s)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -18,8 +19,9 @@ from uvicorn.protocols.utils import ClientDisconnected
 from nearcast.errors import NearcastError, ValidationError
 from nearcast.server import events, subscribers, things
 from nearcast.server.auth import Principal, no_key
-from nearcast.server.desk import Desk
+from nearcast.server.desk import Desk, Page
 from nearcast.server.feeds import Who
+from nearcast.server.lines import Say, say_of
 from nearcast.server.logs import log
 from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, problem_of
 from nearcast.server.reader import Reader
@@ -50,7 +52,7 @@ def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
         try:
             spoken = PROTOCOL if PROTOCOL in socket.scope["subprotocols"] else None
             await socket.accept(spoken)
-            await Connection(desk, socket, who).run()
+            await Connection(desk, socket, who, say_of(socket.scope)).run()
         except (WebSocketDisconnect, ClientDisconnected):
             pass
         finally:
@@ -79,10 +81,13 @@ async def denied(socket: WebSocket, problem: Problem) -> None:
 class Connection:
     """One socket: a task that reads frames, one that sends what comes, and answers in between."""
 
-    def __init__(self, desk: Desk, socket: WebSocket, who: Principal | None) -> None:
+    def __init__(
+        self, desk: Desk, socket: WebSocket, who: Principal | None, say: Say | None = None
+    ) -> None:
         self.desk = desk
         self.subscriber: str | None = None
         self._socket = socket
+        self._say = say
         self._who = who
         self._greeted = False
         self._room = asyncio.Semaphore(_TOGETHER)
@@ -228,12 +233,13 @@ class Connection:
                 await self.close(_GOING, "the server stops")
 
     async def _follow(self, reader: Reader) -> None:
+        if self._say is not None:
+            reader.taking(partial(self._takes, reader, self._say))
         while not reader.ended:
             page = await reader.page()
             region, request = reader.region(), reader.request()
             if page is not None:
-                said = {"notifications": page.texts, "next": page.next, "lost": page.lost}
-                await self.send({"type": "notifications"} | said)
+                await self._send(_told(page))
                 self.desk.metrics.sent["websocket"] += len(page.texts)
             if region is not None:
                 text = region_text(region)
@@ -243,9 +249,24 @@ class Connection:
             if page is None and region is None and request is None:
                 await reader.woken()
 
+    def _takes(self, reader: Reader, say: Say) -> bool:
+        """Send what has come without waking anybody; False: `_follow` must."""
+        if not reader.idle or reader.moves:
+            return False
+        page = reader.at_hand()
+        if page is None or not say(_told(page)):
+            return False
+        reader.took(page)
+        self.desk.metrics.sent["websocket"] += len(page.texts)
+        return True
+
     async def send(self, frame: dict[str, Any]) -> None:
         """One frame; waits while the other end does not read."""
-        await self._socket.send({"type": "websocket.send", "text": encode(frame).decode()})
+        await self._send(encode(frame))
+
+    async def _send(self, text: bytes) -> None:
+        if self._say is None or not self._say(text):
+            await self._socket.send({"type": "websocket.send", "text": text.decode()})
 
     async def refuse(self, problem: Problem, ref: Any) -> None:
         """An error; somebody without a key is let go."""
@@ -266,6 +287,13 @@ class Connection:
             raise ValidationError("subscriber", name, "say in hello or here who it is about")
         self.who.must_see(name)
         return name
+
+
+def _told(page: Page) -> bytes:
+    """The frame of some notifications."""
+    return b'{"type":"notifications","notifications":[%b],"next":%d,"lost":%d}' % (
+        b",".join(page.texts), page.next, page.lost
+    )  # fmt: skip
 
 
 def _known(frame: dict[str, Any], *names: str) -> None:

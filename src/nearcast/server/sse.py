@@ -74,7 +74,7 @@ def _written(page: Page) -> bytes:
         parts.append(b"event: gap\ndata: %b\n\n" % encode({"lost": page.lost, "next": page.next}))
     first = page.next - len(page.texts) + 1
     for seq, text in enumerate(page.texts, first):
-        parts.append(b"id: %d\ndata: %b\n\n" % (seq, bytes(text)))
+        parts.append(b"id: %d\ndata: %b\n\n" % (seq, text))
     return b"".join(parts)
 
 

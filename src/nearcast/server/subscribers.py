@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Raw
 from starlette.responses import Response
 
 from nearcast.broker.service import Service
@@ -17,7 +18,7 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.feeds import Who
-from nearcast.server.wire import number, region_text, told_text, whole
+from nearcast.server.wire import Texts, number, region_text, whole
 
 __all__ = ["acknowledge", "move"]
 
@@ -41,13 +42,12 @@ async def move(desk: Desk, who: Principal, subscriber: str, said: dict[str, Any]
 
     reply, known = await desk.call(who, call)
     region = reply.safe_regions.get(subscriber)
-    texts: dict[int, Any] = {}
     mine = [each for each in reply if each.subscriber == subscriber]
     asked = [m.after for m in reply.messages(subscriber) if isinstance(m, LocationRequest)]
     return {
         "epoch": known if region is None else region.epoch,
         "safe_region": None if region is None else region_text(region),
-        "notifications": [told_text(each, texts) for each in mine[:MOST]],
+        "notifications": [*map(Raw, map(Texts().of, mine[:MOST]))],
         "request": asked[-1] if asked else None,
     }
 
@@ -98,7 +98,7 @@ async def get_notifications(ask: Ask) -> Response:
     finally:
         desk.feeds.leave(listener)
     desk.metrics.sent["pull"] += len(page.texts)
-    said = {"notifications": page.texts, "next": page.next, "lost": page.lost}
+    said = {"notifications": page.raw(), "next": page.next, "lost": page.lost}
     return answer(said | {"request": desk.feeds.asked(who)})
 
 

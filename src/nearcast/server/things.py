@@ -9,6 +9,7 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Raw
 from starlette.responses import Response
 
 from nearcast.broker.ports import Kind, Thing
@@ -30,7 +31,7 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.problems import Problem
-from nearcast.server.wire import told_text
+from nearcast.server.wire import Texts
 
 __all__ = ["KINDS", "Sort", "end", "mine", "put", "read"]
 
@@ -97,8 +98,7 @@ async def put(desk: Desk, who: Principal, thing: Thing, *, fresh: bool = False) 
         return Answer((old is None, reply), (reply,))
 
     created, reply = await desk.call(who, call)
-    texts: dict[int, Any] = {}
-    told = [told_text(each, texts) for each in reply[:MOST]]
+    told = [*map(Raw, map(Texts().of, reply[:MOST]))]
     return {"id": thing.id, "created": created, "notifications": told}
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import groupby
-from operator import itemgetter
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from nearcast.storage.sqlite.schema import migrate
 __all__ = ["Database"]
 
 Row = tuple[Any, ...]
+Runs = list[tuple[str, list[Row]]]
 
 #: Pages of the write-ahead log after which its contents go to the file proper.
 _CHECKPOINT = 2000
@@ -29,9 +30,10 @@ _PATIENCE_MS = 250  # for a file that another process is about to let go
 class Database:
     """A SQLite file that this process alone has open.
 
-    Rows are staged in their order and committed together by `flush`, which returns when they are
-    on disk: a write-ahead log with `synchronous=FULL`. That log is grown beforehand and
-    written over and over, since a file that keeps its length is synced in half the time.
+    Rows are staged and committed together by `flush`, which returns when they are on disk: a
+    write-ahead log with `synchronous=FULL`. That log is grown beforehand and written over and
+    over, since a file that keeps its length is synced in half the time. Within a transaction
+    the order is kept for each table, so that rows of many calls go in by few statements.
 
     Raises StoreError if the file is another's, another process has it open, or it cannot be
     read or written. After a failed commit nothing more is written: what is on disk then is
@@ -46,7 +48,8 @@ class Database:
         synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL",
     ) -> None:
         self.path = Path(path)
-        self._staged: list[tuple[str, Row]] = []
+        self._staged: list[dict[str, Runs]] = []
+        """By table, one behind the other where a statement looks at several."""
         self._broken = False
         self._before_commit: list[Callable[[], None]] = []
         try:
@@ -103,8 +106,24 @@ class Database:
     # -- writing -------------------------------------------------------------------
 
     def stage(self, statement: str, row: Row) -> None:
-        """A statement for the next commit. Those that follow each other run fastest if equal."""
-        self._staged.append((statement, row))
+        """A statement for the next commit."""
+        self._run(statement).append(row)
+
+    def stage_all(self, statement: str, rows: Iterable[Row]) -> None:
+        """The same with many rows."""
+        self._run(statement).extend(rows)
+
+    def _run(self, statement: str) -> list[Row]:
+        """Where rows for a statement go: behind all that its table has."""
+        table = _table(statement)
+        if not self._staged or table is None:
+            self._staged.append({})
+        runs = self._staged[-1].setdefault(table or "", [])
+        if table is None:
+            self._staged.append({})
+        if not runs or runs[-1][0] != statement:
+            runs.append((statement, []))
+        return runs[-1][1]
 
     def before_commit(self, call: Callable[[], None]) -> None:
         """Call this at the beginning of every flush: it may stage more."""
@@ -121,8 +140,10 @@ class Database:
         with self._reported():
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                for statement, group in groupby(staged, itemgetter(0)):
-                    connection.executemany(statement, map(itemgetter(1), group))
+                for tables in staged:
+                    for runs in tables.values():
+                        for statement, rows in runs:
+                            connection.executemany(statement, rows)
                 connection.execute("COMMIT")
             except BaseException:
                 self._broken = True
@@ -195,6 +216,13 @@ class Database:
             raise StoreError(
                 f"{self.path}: {_said(error)}; see to the disk, then open it again"
             ) from error
+
+
+@cache
+def _table(statement: str) -> str | None:
+    """The one table of a statement; None if it looks at others, too."""
+    found = re.search(r"\b(?:INTO|FROM|UPDATE)\s+(\w+)", statement)
+    return None if found is None or "SELECT" in statement else found[1]
 
 
 def _said(error: apsw.Error) -> str:

@@ -331,21 +331,23 @@ class SqliteStore:
             self._database.stage(sql.DROP_PAIRS_OF_ENTRY, (self._tenant, entry))
 
     def _told(self, change: Told) -> None:
-        told = change.notification
-        if told.subscriber is None or told.seq is None:
-            return
-        number = self._boxes.get(told.subscriber)
-        if number is None:
-            number = self._boxes[told.subscriber] = len(self._boxes) + 1
-        self._touched[told.subscriber] = told.seq
-        extra = None
-        if told.transition is None:
-            entry = self._entries[told.event.key]
-        else:
-            entry = self._entry_of(told.event)
-            extra = rows.value_to_text([told.transition, told.object])
-        row = (self._tenant, number, told.seq, told.subscription_id, entry, told.at, extra)
-        self._database.stage(sql.ADD_TOLD, row)
+        told: list[tuple[Any, ...]] = []
+        last, entry = None, 0
+        for thing, subscriber, event, at, transition, who, seq in change.notifications:
+            if subscriber is None or seq is None:
+                continue
+            number = self._boxes.get(subscriber)
+            if number is None:
+                number = self._boxes[subscriber] = len(self._boxes) + 1
+            self._touched[subscriber] = seq
+            extra = None
+            if transition is not None:
+                last, entry = None, self._entry_of(event)
+                extra = rows.value_to_text([transition, who])
+            elif event is not last:  # those of one event come one behind the other
+                last, entry = event, self._entries[event.key]
+            told.append((self._tenant, number, seq, thing, entry, at, extra))
+        self._database.stage_all(sql.ADD_TOLD, told)
 
     def _entry_of(self, event: Event) -> int:
         """The entry of a position. It may have come long ago: then it is entered once more."""
