@@ -116,10 +116,10 @@ class Database:
     def _run(self, statement: str) -> list[Row]:
         """Where rows for a statement go: behind all that its table has."""
         table = _table(statement)
-        if not self._staged or table is None:
+        if not self._staged:
             self._staged.append({})
         runs = self._staged[-1].setdefault(table or "", [])
-        if table is None:
+        if table is None:  # nothing that comes later may run before it
             self._staged.append({})
         if not runs or runs[-1][0] != statement:
             runs.append((statement, []))
