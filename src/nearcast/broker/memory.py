@@ -123,7 +123,9 @@ class NoStore:
     def close(self) -> None:
         """Nothing to do."""
 
-    def outbox(self, subscriber: str, after: int, limit: int) -> Page:  # noqa: ARG002
+    def outbox(
+        self, subscriber: str, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Page:  # fmt: skip
         """Nothing is kept."""
         return Page((), after)
 
@@ -131,7 +133,9 @@ class NoStore:
         """Nobody has acknowledged anything."""
         return 0
 
-    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:  # noqa: ARG002
+    def log(
+        self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Sequence[tuple[int, Event]]:  # fmt: skip
         """Nothing is kept."""
         return ()
 
@@ -201,8 +205,10 @@ class MemoryStore:
         """Forget what was not flushed."""
         self._staged = []
 
-    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
-        """Notifications with greater numbers."""
+    def outbox(
+        self, subscriber: str, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Page:  # fmt: skip
+        """Notifications with greater numbers; they are in memory, so nobody counts their bytes."""
         kept = self._outboxes.get(subscriber, [])
         first = bisect_right(kept, after, key=lambda told: told.seq or 0)
         found = tuple(kept[first : first + limit])
@@ -212,7 +218,9 @@ class MemoryStore:
         """The number up to which a subscriber has acknowledged."""
         return self._cursors.get(subscriber, 0)
 
-    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+    def log(
+        self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Sequence[tuple[int, Event]]:  # fmt: skip
         """Events in the order they came; offsets count from 1."""
         after = max(after, 0)
         return list(enumerate(self._log[after : after + limit], after + 1))

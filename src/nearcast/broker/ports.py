@@ -259,14 +259,22 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of what it holds; what is staged and not flushed is dropped."""
 
-    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
-        """Committed notifications of a subscriber with greater numbers, at most `limit`."""
+    def outbox(self, subscriber: str, after: int, limit: int, max_bytes: int | None = None) -> Page:
+        """Committed notifications of a subscriber with greater numbers, at most `limit`.
+
+        After about `max_bytes` of events there are no more, but there is always one.
+        """
 
     def cursor(self, subscriber: str) -> int:
         """The number up to which a subscriber has acknowledged; 0 at first."""
 
-    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
-        """Events with offsets greater than `after`, in the order they came, at most `limit`."""
+    def log(
+        self, after: int, limit: int, max_bytes: int | None = None
+    ) -> Sequence[tuple[int, Event]]:
+        """Events with offsets greater than `after`, in the order they came, at most `limit`.
+
+        `max_bytes` as in `outbox`.
+        """
 
     def offset(self, key: str | None = None) -> int:
         """The offset of a live event in the log; without a key, that of the last entry staged."""

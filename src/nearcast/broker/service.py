@@ -814,10 +814,14 @@ class Service:
 
     # -- outboxes ------------------------------------------------------------------
 
-    def notifications(self, subscriber: str, after: int | None = None, limit: int = 1000) -> Page:
+    def notifications(
+        self, subscriber: str, after: int | None = None, limit: int = 1000,
+        max_bytes: int | None = None,
+    ) -> Page:  # fmt: skip
         """What a subscriber was told, from the store: after a number, or what it has not yet.
 
-        Without `after`, after what it has acknowledged.
+        Without `after`, after what it has acknowledged. At most `limit`, and no more after about
+        `max_bytes` of events.
         """
         check_id(subscriber, "subscriber")
         store = self._outlet.store
@@ -825,7 +829,7 @@ class Service:
         if after is None:
             after = store.cursor(subscriber)
         _check_count("after", after, 0)
-        return store.outbox(subscriber, after, limit)
+        return store.outbox(subscriber, after, limit, max_bytes)
 
     def ack(self, subscriber: str, upto: int) -> Reply:
         """A subscriber has everything up to a number: the store need not keep it any longer."""
@@ -839,11 +843,13 @@ class Service:
             self._note(Acknowledged, subscriber, upto)
         return self._answer()
 
-    def log(self, after: int = 0, limit: int = 1000) -> Sequence[tuple[int, Event]]:
+    def log(
+        self, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+    ) -> Sequence[tuple[int, Event]]:
         """Events in the order they came, each behind its offset in the store's log."""
         _check_count("after", after, 0)
         _check_count("limit", limit, 1)
-        return self._outlet.store.log(after, limit)
+        return self._outlet.store.log(after, limit, max_bytes)
 
     # -- the end -------------------------------------------------------------------
 

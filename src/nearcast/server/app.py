@@ -19,7 +19,7 @@ from nearcast.server.auth import ANYBODY
 from nearcast.server.desk import Ask, Desk
 from nearcast.server.logs import log
 from nearcast.server.operations import OPERATIONS, Operation
-from nearcast.server.problems import CONTENT_TYPE, Problem, problem_of
+from nearcast.server.problems import CONTENT_TYPE, Problem, mistake, problem_of
 from nearcast.server.socket import denied, make_endpoint
 
 __all__ = ["App"]
@@ -76,8 +76,7 @@ class App:
             response = Response(status_code=499)
         except Exception as error:
             log.error("mistake", path=request.url.path, method=request.method, error=repr(error))
-            response = said(Problem(500, "a mistake of the server's; its log has more",
-                                    remedy="report it"))  # fmt: skip
+            response = said(mistake())
         if operation is not None:
             key = operation.method, operation.path, response.status_code
             answered = self._desk.metrics.answered

@@ -4,6 +4,10 @@ The event loop decodes and waits; a call is a function of a broker that this thr
 is waiting is drained, at most `MOST` calls a turn, made one after the other and committed in one
 transaction, and only then do answers and notifications go back, in one step of the loop.
 If a commit fails the core stops for good: what is on disk is found out by starting again.
+A call that breaks off by a mistake of ours may have changed anything in memory, and nothing on
+disk. So nothing of its turn is committed: the tenant's broker is made anew from the store,
+the turn's calls are made once more, each with a commit of its own, and the one at fault
+has the error for its answer.
 """
 
 from __future__ import annotations
@@ -19,14 +23,16 @@ from typing import Any, NamedTuple, Protocol
 
 from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
-from nearcast.errors import NearcastError, StoppedError
+from nearcast.errors import NearcastError, StoppedError, StoreError
 from nearcast.server.house import House
-from nearcast.server.problems import Problem, busy
+from nearcast.server.logs import log
+from nearcast.server.problems import Problem, busy, mistake
 
 __all__ = ["MOST", "Answer", "Call", "Core", "Joint", "Turn"]
 
 #: Calls of one commit.
 MOST = 512
+_AGAIN, _AGAIN_S = "it begins again from its store", 1.0
 
 
 class Answer(NamedTuple):
@@ -71,10 +77,16 @@ class Turn:
     committing_s: float = 0.0
 
 
-class _Broke(NamedTuple):
-    """A look that went wrong by a mistake of ours; nothing was changed."""
+class _Broke:
+    """A call that went wrong by a mistake of ours; nothing was changed."""
 
-    error: Exception
+
+class _FailedError(Exception):
+    """The store failed in the middle of a change."""
+
+    def __init__(self, error: StoreError) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 _Made = Answer | _Broke | NearcastError
@@ -93,12 +105,17 @@ def _made(broker: Service, jobs: Sequence[_Job]) -> Iterator[_Made]:
         for job in its:
             try:
                 yield job.call(broker)
+            except StoreError as error:
+                if not job.reads:
+                    raise _FailedError(error) from None
+                yield error
             except NearcastError as error:
                 yield error
             except Exception as error:
                 if not job.reads:
                     raise
-                yield _Broke(error)
+                log.error("mistake", where="in a look", tenant=job.tenant, exc_info=error)
+                yield _Broke()
 
 
 def _kind(job: _Job) -> type | None:
@@ -133,11 +150,14 @@ class Core:
         """The weight of what was given to it and is not answered."""
         self.calls = 0
         """How many calls that are."""
+        self.mistakes = 0
+        """How often a broker had to begin again from its store."""
         self._unit_s = 2e-4
         """What one unit of weight took lately, without the commit …"""
         self._commit_s = 2e-3
         """… and what a commit took."""
         self._ended = False
+        self._pausing: asyncio.TimerHandle | None = None
 
     # -- in the loop -----------------------------------------------------------------
 
@@ -216,14 +236,17 @@ class Core:
             self._commit_s += 0.1 * (turn.committing_s - self._commit_s)
         self.waiting -= weight
         self.calls -= len(turn.done)
-        self._released(turn)
+        try:
+            self._released(turn)
+        except Exception:  # what was told is on disk; whoever waits for an answer gets it
+            log.exception("mistake", where="after a commit")
         for job, value in turn.done:
             if job.future.done():
                 continue  # whoever asked has gone
             if isinstance(value, Answer):
                 job.future.set_result(value.value)
             else:
-                job.future.set_exception(value.error if isinstance(value, _Broke) else value)
+                job.future.set_exception(mistake() if isinstance(value, _Broke) else value)
 
     def _break(self, error: BaseException) -> None:
         first, self.broken = not self.broken, True
@@ -260,6 +283,21 @@ class Core:
         self.why = None
         if not self._ready.done():
             self._ready.set_result(None)
+
+    def _loading(self) -> None:
+        """Calls wait meanwhile; if it takes long they are refused."""
+        assert self._loop is not None
+        self._pausing = self._loop.call_later(_AGAIN_S, self._pause)
+
+    def _pause(self) -> None:
+        if self.why is None:
+            self.why = _AGAIN
+
+    def _loaded(self) -> None:
+        if self._pausing is not None:
+            self._pausing.cancel()
+        if self.why == _AGAIN:
+            self.why = None
 
     def _over(self) -> None:
         assert self._stopped is not None
@@ -311,7 +349,37 @@ class Core:
         self._post(self._release, turn)
 
     def _turn_of(self, tenant: str, jobs: list[_Job], tick: bool, turn: Turn) -> None:
-        """One tenant's calls and one commit."""
+        """One tenant's calls and one commit; after a mistake a commit for each of them."""
+        try:
+            self._make(tenant, jobs, tick, turn)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._begin_again(tenant, error)
+        else:
+            return
+        if tick:  # if time itself cannot go on, nothing can
+            self._make(tenant, [], tick, turn)
+        for job in jobs:
+            try:
+                self._make(tenant, [job], False, turn)
+            except StoreError:
+                raise
+            except Exception as error:
+                self._begin_again(tenant, error)
+                turn.done.append((job, _Broke()))
+
+    def _begin_again(self, tenant: str, error: Exception) -> None:
+        """Nobody knows what a mistake has left in memory: go on with what is on disk."""
+        self.mistakes += 1
+        log.error("mistake", where="in a call", tenant=tenant, exc_info=error)
+        error.__traceback__ = None  # it holds the broker that is to go
+        self._post(self._loading)
+        self.house.begin_again(tenant)
+        self._post(self._loaded)
+
+    def _make(self, tenant: str, jobs: list[_Job], tick: bool, turn: Turn) -> None:
+        """Make calls, and commit them."""
         broker = self.house.broker(tenant)
         began = perf_counter()
         made = began
@@ -325,7 +393,10 @@ class Core:
         calls = [make]
         if tick:
             calls.insert(0, lambda: [Answer(None, (broker.advance(),))])
-        *advanced, answers = broker.together(calls)
+        try:
+            *advanced, answers = broker.together(calls)
+        except _FailedError as failed:
+            raise failed.error from None
         assert not isinstance(answers, NearcastError)
         for each in advanced:
             for first in () if isinstance(each, NearcastError) else each:

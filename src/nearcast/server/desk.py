@@ -20,7 +20,7 @@ from nearcast.server.house import House
 from nearcast.server.limits import Limits
 from nearcast.server.problems import Problem
 from nearcast.server.settings import Settings
-from nearcast.server.wire import Texts, check_depth, decode, encode
+from nearcast.server.wire import Texts, check_depth, decode, encode, fitting
 
 __all__ = ["Ask", "Desk", "Page", "answer"]
 
@@ -39,8 +39,6 @@ class Page:
     texts: list[bytes]
     next: int
     lost: int = 0
-    full: bool = False
-    """Whether there may be more at once."""
 
     def raw(self) -> list[msgspec.Raw]:
         """The texts as parts of something that is encoded."""
@@ -98,14 +96,17 @@ class Desk:
         server = connection.scope.get("server")
         if server is not None and server[1] is None:
             return ANYBODY  # by the socket beside the store: whoever may open that owns the store
-        address = connection.client.host if connection.client else ""
-        self.limits.guessing(address)
         try:
             return self.keyring.asks(connection.headers)
         except Problem as problem:
             if problem.status == 401:
-                self.limits.guessed(address)
+                self.guessed(connection)
             raise
+
+    def guessed(self, connection: HTTPConnection) -> None:
+        """A wrong key came; 429 if too many did. A right one counts, whoever else guesses there:
+        behind a proxy all have one address."""
+        self.limits.guessed(connection.client.host if connection.client else "")
 
     def principal(self, connection: HTTPConnection) -> Principal:
         """Who asks, with a key where one is needed."""
@@ -126,18 +127,26 @@ class Desk:
         """The same for what changes nothing."""
         return await self.call(who, lambda broker: Answer(look(broker)), reads=True)
 
-    async def page(self, who: Who, after: int | None, limit: int, *, streams: bool = False) -> Page:
-        """A subscriber's notifications from the store; `streams` wait, however much is to do."""
+    async def page(
+        self, who: Who, after: int | None, limit: int, most_bytes: int, *, streams: bool = False
+    ) -> Page:
+        """A subscriber's notifications from the store, `limit` of them or as many as fit.
+
+        `streams` wait, however much is to do.
+        """
 
         def look(broker: Service) -> Answer:
-            return Answer(broker.notifications(who.subscriber, after, limit))
+            return Answer(broker.notifications(who.subscriber, after, limit, most_bytes))
 
         if streams:
             found = await self.core.look(who.tenant, look)
         else:
             found = await self.core.submit(who.tenant, look, reads=True)
-        told = [*map(Texts().of, found.notifications)]
-        return Page(told, found.next, found.lost, len(told) == limit)
+        told = fitting(map(Texts().of, found.notifications), most_bytes)
+        cut = len(told) < len(found.notifications)
+        next = found.notifications[len(told) - 1].seq if cut else found.next
+        assert next is not None
+        return Page(told, next, found.lost)
 
 
 @dataclass(eq=False, slots=True)

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from nearcast.broker.service import Service
-from nearcast.errors import NearcastError, UnknownIdError, ValidationError
+from nearcast.errors import NearcastError, StoreError, UnknownIdError, ValidationError
 from nearcast.model.codec import event_from_json, feature_from_json, feature_to_json
 from nearcast.model.codec.events import batch
 from nearcast.model.events import Event
@@ -21,9 +22,26 @@ from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.problems import malformed
-from nearcast.server.wire import decode, event_json, event_text, number, sayable, whole
+from nearcast.server.wire import (
+    decode,
+    encode,
+    event_json,
+    event_text,
+    fitting,
+    number,
+    sayable,
+    whole,
+)
 
-__all__ = ["MOST", "Publishing", "publish", "read_event", "read_events", "retract"]
+__all__ = [
+    "MOST",
+    "Publishing",
+    "collection",
+    "publish",
+    "read_event",
+    "read_events",
+    "retract",
+]
 
 #: Rows of one page.
 MOST = 1000
@@ -79,6 +97,8 @@ class Publishing:
         offset = broker.reading.offset
         try:
             reply = broker.publish_many(events, by=self.by)
+        except StoreError:
+            raise
         except NearcastError:
             return None  # and each hears what is wrong with it, if anything is
         answers: list[Answer] = []
@@ -140,13 +160,17 @@ async def get_many(ask: Ask) -> Response:
     found: list[tuple[int, Event]] = await ask.desk.look(
         ask.who, lambda broker: broker.reading.events(wanted, broker.now, after, limit)
     )
-    return answer(
-        {
-            "type": "FeatureCollection",
-            "features": [feature_to_json(sayable(event)) for _, event in found],
-            "next": found[-1][0] if found else after,
-        }
+    return collection(ask.desk, found, after)
+
+
+def collection(desk: Desk, found: list[tuple[int, Event]], after: int) -> Response:
+    """A page of events, each behind its number, as far as they fit."""
+    texts = fitting(
+        (encode(feature_to_json(sayable(event))) for _, event in found), desk.settings.page_bytes
     )
+    next = found[len(texts) - 1][0] if found else after
+    features = [*map(msgspec.Raw, texts)]
+    return answer({"type": "FeatureCollection", "features": features, "next": next})
 
 
 def _wanted(ask: Ask) -> Subscription | None:
@@ -181,14 +205,17 @@ async def get_log(ask: Ask) -> Response:
     after, limit = whole(ask.query, "after", 0), page_size(ask)
     wait = min(number(ask.query, "wait", 0), ask.desk.settings.poll_s)
     clock = asyncio.get_running_loop().time
-    until = clock() + wait
+    until, most = clock() + wait, ask.desk.settings.page_bytes
     while True:
         changed = ask.desk.changed(ask.who.tenant)
-        found = await ask.desk.look(ask.who, lambda broker: broker.log(after, limit))
+        found = await ask.desk.look(ask.who, lambda broker: broker.log(after, limit, most))
         if found or clock() >= until or ask.desk.feeds.ended:
             break
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await changed.wait()
-    events = [event_json(event) | {"offset": offset} for offset, event in found]
-    return answer({"events": events, "next": found[-1][0] if found else after})
+    texts = fitting(
+        (encode(event_json(event) | {"offset": offset}) for offset, event in found), most
+    )
+    next = found[len(texts) - 1][0] if found else after
+    return answer({"events": [*map(msgspec.Raw, texts)], "next": next})

@@ -21,6 +21,7 @@ class Figures:
         self.came = dict.fromkeys(("accepted", "repeated"), 0)
         self.sent = dict.fromkeys(("pull", "sse", "websocket"), 0)
         self.answered: dict[tuple[str, str, int], int] = {}
+        self.broke = 0
         self._events = Counter(
             "nearcast_events", "Events that came", ["result"], registry=registry
         )  # fmt: skip
@@ -32,6 +33,10 @@ class Figures:
         )
         self._requests = Counter(
             "nearcast_requests", "Requests answered", ["method", "path", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._mistakes = Counter(
+            "nearcast_mistakes", "Calls that broke off by a fault of the server's",
             registry=registry,
         )  # fmt: skip
         self.calling = Histogram(
@@ -71,6 +76,7 @@ class Figures:
             _count(self._delivered.labels(transport), count)
         for (method, path, status), count in self.answered.items():
             _count(self._requests.labels(method, path, str(status)), count)
+        _count(self._mistakes, self.broke)
         return generate_latest(self._registry)
 
 

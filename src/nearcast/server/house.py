@@ -31,6 +31,7 @@ class House:
     database: Database | None
     clock: Callable[[], int] = system_now
     _brokers: dict[str, Service] = field(default_factory=dict)
+    _memory: MemoryStore = field(default_factory=MemoryStore)
 
     @classmethod
     def open(cls, settings: Settings) -> House:
@@ -64,6 +65,12 @@ class House:
         """All that there are, by tenant."""
         return self._brokers
 
+    def begin_again(self, tenant: str) -> None:
+        """Forget what is in memory of a tenant whose broker has stopped, and load what was
+        committed. O(that)."""
+        del self._brokers[tenant]
+        self.broker(tenant)
+
     def _made(self, tenant: str) -> Service:
         settings = self.settings
         options: dict[str, Any] = {
@@ -75,9 +82,9 @@ class House:
         if self.database is None:
             if tenant:
                 raise ValidationError("tenant", tenant, "a store in memory has one tenant")
-            return Service(store=MemoryStore(), **options)
+            return Service(store=self._memory, **options)
         retention = Retention(settings.retention_s, settings.retention_bytes or None)
-        store = SqliteStore(self.database, tenant, retention=retention)
+        store = SqliteStore(self.database, tenant, retention=retention, shared=True)
         store.agree("space", settings.space)
         return Service(store=store, **options)
 

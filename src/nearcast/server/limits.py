@@ -88,21 +88,17 @@ class Limits:
         while len(self._spent) > _ADDRESSES:
             self._spent.popitem(last=False)
 
-    def guessing(self, address: str) -> None:
-        """Whether an address has shown too many wrong keys lately."""
-        count, since = self._guesses.get(address, (0, 0.0))
-        if count >= _GUESSES:
-            left = since + _FORGIVEN_S - monotonic()
-            if left > 0:
-                raise busy(f"{count} wrong keys came from this address", left)
-            del self._guesses[address]
-
     def guessed(self, address: str) -> None:
-        """A wrong key came."""
-        count, since = self._guesses.pop(address, (0, monotonic()))
-        self._guesses[address] = count + 1, since
+        """A wrong key came; refused without a word about it if too many did lately."""
+        now = monotonic()
+        count, since = self._guesses.pop(address, (0, now))
+        if since + _FORGIVEN_S <= now:
+            count, since = 0, now
+        self._guesses[address] = min(count + 1, _GUESSES + 1), since
         while len(self._guesses) > _ADDRESSES:
             self._guesses.popitem(last=False)
+        if count >= _GUESSES:
+            raise busy(f"{_GUESSES} wrong keys came from this address", since + _FORGIVEN_S - now)
 
     def opened(self) -> None:
         """One stream or socket more."""

@@ -13,6 +13,9 @@ import structlog
 
 __all__ = ["log", "set_up"]
 
+#: Who else has something to say in a server's process.
+_OTHERS = ("uvicorn", "asyncio")
+
 _KEY = re.compile(r"nck_[\w-]+")
 
 log = structlog.get_logger("nearcast")
@@ -48,8 +51,11 @@ def set_up(level: str, form: str) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
             _without_keys,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
             if plain
             else structlog.processors.JSONRenderer(ensure_ascii=False),
         ],
@@ -57,4 +63,16 @@ def set_up(level: str, form: str) -> None:
         logger_factory=_Standard,
         cache_logger_on_first_use=False,
     )
-    logging.getLogger("uvicorn").setLevel(max(number, logging.WARNING))
+    for name in _OTHERS:
+        other = logging.getLogger(name)
+        other.setLevel(max(number, logging.WARNING))
+        other.handlers = [_Passed()]
+        other.propagate = False
+
+
+class _Passed(logging.Handler):
+    """What libraries say becomes lines as ours: of the same form, and without keys."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write(record.getMessage().strip(), by=record.name, exc_info=record.exc_info)

@@ -21,7 +21,16 @@ from nearcast.errors import (
     ValidationError,
 )
 
-__all__ = ["CONTENT_TYPE", "TITLES", "Problem", "busy", "malformed", "problem_of", "too_large"]
+__all__ = [
+    "CONTENT_TYPE",
+    "TITLES",
+    "Problem",
+    "busy",
+    "malformed",
+    "mistake",
+    "problem_of",
+    "too_large",
+]
 
 CONTENT_TYPE = "application/problem+json"
 #: The kinds of problems by status.
@@ -31,10 +40,12 @@ TITLES = {
     403: ("role", "This key may not do that"),
     404: ("unknown", "There is nothing of that name"),
     405: ("method", "That is not done here"),
+    408: ("slow", "What was sent took too long to come"),
     409: ("conflict", "Something else is there"),
     413: ("large", "What was sent is too large"),
     422: ("invalid", "What was sent is not valid"),
     429: ("busy", "Too much at once"),
+    431: ("large", "What was sent is too large"),
     500: ("internal", "The server is at fault"),
     503: ("unavailable", "The server cannot answer now"),
 }
@@ -112,6 +123,12 @@ def busy(
     return Problem(
         429, detail, remedy=remedy, headers={"Retry-After": str(max(1, round(after_s + 0.5)))}
     )
+
+
+def mistake() -> Problem:
+    """500: nothing that whoever asked could have done better."""
+    return Problem(500, "a mistake of the server's; its log has more",
+                   remedy="report it; nothing was changed")  # fmt: skip
 
 
 def problem_of(error: NearcastError) -> Problem:

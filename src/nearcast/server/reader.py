@@ -89,12 +89,12 @@ class Reader:
         if not found:
             self._behind = found is None
             return None
-        return Page(found, self._at + len(found), full=len(found) == MOST)
+        return Page(found, self._at + len(found))
 
     def took(self, page: Page) -> None:
         """A page of the tail is on its way."""
         self._at = page.next
-        if page.full:
+        if len(page.texts) == MOST:  # there may be more at once
             self._listener.woken.set()
 
     async def page(self) -> Page | None:
@@ -107,8 +107,9 @@ class Reader:
                 self.took(found)
             if not self._behind:
                 return found
-        page = await self._desk.page(self._who, at, MOST, streams=True)
-        self._behind = page.full
+        most = self._desk.settings.tail_bytes
+        page = await self._desk.page(self._who, at, MOST, most, streams=True)
+        self._behind = bool(page.texts)  # until there is nothing more, for pages are cut
         self._at = page.next
         return page if page.texts or page.lost else None
 

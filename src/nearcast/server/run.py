@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ from nearcast.errors import ValidationError
 from nearcast.server.app import App
 from nearcast.server.auth import is_loopback
 from nearcast.server.desk import Desk
+from nearcast.server.gate import gates
 from nearcast.server.house import House
-from nearcast.server.lines import SocketLine
 from nearcast.server.logs import log
 from nearcast.server.settings import Settings
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Running", "socket_beside"]
 
 _BACKLOG = 2048
+_DESCRIPTORS = 64  # of the system's, for files and whatever else is not a connection
 
 
 class Running:
@@ -62,10 +64,13 @@ class Running:
         self._beside = _bound_beside(self.house)
         if self._beside is not None:
             self._sockets.append(self._beside)
+        descriptors = _most_descriptors()
+        room = min(settings.max_connections, max(16, descriptors - _DESCRIPTORS))
+        self._gates = gates(replace(settings, max_connections=room))
         config = uvicorn.Config(
             App(self.desk), log_config=None, access_log=False, lifespan="off",
-            proxy_headers=False, server_header=False, ws=SocketLine,
-            ws_per_message_deflate=False,
+            proxy_headers=False, server_header=False, http=self._gates.http,
+            ws=self._gates.socket, ws_per_message_deflate=False,
             ws_max_size=settings.max_body, backlog=_BACKLOG, timeout_keep_alive=60,
             timeout_graceful_shutdown=max(1, round(settings.stop_s)),
         )  # fmt: skip
@@ -103,12 +108,16 @@ class Running:
 
     async def _serve(self) -> None:
         await self.desk.core.start()
-        announced = asyncio.ensure_future(self._announce())
+        beside = [
+            asyncio.ensure_future(self._announce()),
+            asyncio.ensure_future(self._gates.watch(self._server.server_state)),
+        ]
         try:
             await self._server.serve(self._sockets)
         finally:
-            announced.cancel()
-            await asyncio.gather(announced, return_exceptions=True)
+            for each in beside:
+                each.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self.desk.core.stop()
 
     async def _announce(self) -> None:
@@ -168,6 +177,19 @@ class _Server(uvicorn.Server):
         if self.should_exit and number == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
+
+
+def _most_descriptors() -> int:
+    """As many connections as the system allows: its default is made for other programs."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 512
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        most = hard
+    return 1 << 20 if most == resource.RLIM_INFINITY else most
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

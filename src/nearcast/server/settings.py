@@ -53,6 +53,14 @@ class Settings:
     """Characters of a filter or pattern: 413."""
     max_things: int = 10_000
     """Subscriptions, fences and composites of one subscriber's key: 429."""
+    max_connections: int = 16_000
+    """Open connections, as far as the system gives so many descriptors: 429."""
+    max_head: int = 65_536
+    """Bytes of a request before its body: 431."""
+    head_s: float = 20.0
+    """How long these may take to come: 408."""
+    body_s: float = 60.0
+    """How long a whole request may take to come: 408."""
     max_streams: int = 10_000
     """Open streams and sockets: 429."""
     rate: float = 0.0
@@ -61,6 +69,8 @@ class Settings:
     """Bytes that the system holds for a client that does not read."""
     tail_bytes: int = 32_768
     """Bytes of notifications kept in memory for a connected subscriber; older ones are on disk."""
+    page_bytes: int = 1_048_576
+    """Bytes of one page, which then has fewer than `limit`; one is always on it."""
     retention_s: float = 7 * 24 * 3600.0
     retention_bytes: int = 0
     """Size of the store beyond which the oldest go; 0 is no limit."""
@@ -79,7 +89,10 @@ class Settings:
             value = getattr(self, each.name)
             if isinstance(value, int | float) and not value >= 0:
                 raise ValidationError(each.name, value, "give a number that is not negative")
-        for name in ("tick_s", "max_body", "max_batch", "max_depth", "tail_bytes", "queue_calls"):
+        for name in (
+            "tick_s", "max_body", "max_batch", "max_depth", "tail_bytes", "queue_calls",
+            "max_connections", "max_head", "head_s", "body_s", "page_bytes",
+        ):  # fmt: skip
             if not getattr(self, name):
                 raise ValidationError(name, getattr(self, name), "give more than nothing")
         if self.log not in ("debug", "info", "warning", "error"):

@@ -23,7 +23,7 @@ from nearcast.server.desk import Desk, Page
 from nearcast.server.feeds import Who
 from nearcast.server.lines import Say, say_of
 from nearcast.server.logs import log
-from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, problem_of
+from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, mistake, problem_of
 from nearcast.server.reader import Reader
 from nearcast.server.wire import check_depth, decode, encode, region_text
 
@@ -34,7 +34,7 @@ PROTOCOL = "nearcast.v1"
 _TOGETHER = 64
 _HELLO_S = 10.0
 _ROLES = ("subscribe", "admin")
-_GOING, _POLICY, _LATER, _BROKEN = 1001, 1008, 1013, 1011
+_GOING, _POLICY, _LATER = 1001, 1008, 1013
 
 
 def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
@@ -137,8 +137,10 @@ class Connection:
         ref: Any = None
         try:
             frame = self._read_frame(body)
+            del body  # the answer may wait for long until it is read
             ref = frame.pop("ref", None)
             said = await self._heed(frame)
+            del frame
             if ref is not None:
                 await self.send({"type": "done", "ref": ref} | (said or {}))
         except NearcastError as error:
@@ -148,7 +150,8 @@ class Connection:
             pass  # gone
         except Exception as error:
             log.error("mistake", path="/v1/socket", error=repr(error))
-            await self.close(_BROKEN, "a mistake of the server's")
+            with suppress(WebSocketDisconnect, ClientDisconnected, RuntimeError):
+                await self.refuse(mistake(), ref)
         finally:
             self._room.release()
 
@@ -205,13 +208,10 @@ class Connection:
     def _holder(self, key: Any) -> Principal:
         if not isinstance(key, str):
             raise no_key()
-        client = self._socket.client
-        address = client.host if client else ""
-        self.desk.limits.guessing(address)
         try:
             who = self.desk.keyring.holder(key)
         except Problem:
-            self.desk.limits.guessed(address)
+            self.desk.guessed(self._socket)
             raise
         _may(who)
         return who

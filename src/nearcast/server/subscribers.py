@@ -18,7 +18,7 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.feeds import Who
-from nearcast.server.wire import Texts, number, region_text, whole
+from nearcast.server.wire import Texts, fitting, number, region_text, whole
 
 __all__ = ["acknowledge", "move"]
 
@@ -47,7 +47,9 @@ async def move(desk: Desk, who: Principal, subscriber: str, said: dict[str, Any]
     return {
         "epoch": known if region is None else region.epoch,
         "safe_region": None if region is None else region_text(region),
-        "notifications": [*map(Raw, map(Texts().of, mine[:MOST]))],
+        "notifications": [
+            *map(Raw, fitting(map(Texts().of, mine[:MOST]), desk.settings.page_bytes))
+        ],
         "request": asked[-1] if asked else None,
     }
 
@@ -89,7 +91,7 @@ async def get_notifications(ask: Ask) -> Response:
     try:
         while True:
             listener.woken.clear()
-            page = await desk.page(who, after, limit)
+            page = await desk.page(who, after, limit, desk.settings.page_bytes)
             if page.texts or page.lost or clock() >= until or desk.feeds.ended:
                 break
             with suppress(TimeoutError):

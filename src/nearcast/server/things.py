@@ -31,7 +31,7 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.problems import Problem
-from nearcast.server.wire import Texts
+from nearcast.server.wire import Texts, encode, fitting
 
 __all__ = ["KINDS", "Sort", "end", "mine", "put", "read"]
 
@@ -98,7 +98,7 @@ async def put(desk: Desk, who: Principal, thing: Thing, *, fresh: bool = False) 
         return Answer((old is None, reply), (reply,))
 
     created, reply = await desk.call(who, call)
-    told = [*map(Raw, map(Texts().of, reply[:MOST]))]
+    told = [*map(Raw, fitting(map(Texts().of, reply[:MOST]), desk.settings.page_bytes))]
     return {"id": thing.id, "created": created, "notifications": told}
 
 
@@ -199,7 +199,8 @@ def listing(sort: Sort) -> Callable[[Ask], Any]:
         found = await ask.desk.look(
             ask.who, lambda broker: broker.reading.things(sort.kind, after, limit, whose)
         )
-        next = found[-1].id if found else after
-        return answer({sort.path: [sort.write(each) for each in found], "next": next})
+        texts = fitting((encode(sort.write(each)) for each in found), ask.desk.settings.page_bytes)
+        next = found[len(texts) - 1].id if found else after
+        return answer({sort.path: [*map(Raw, texts)], "next": next})
 
     return handler

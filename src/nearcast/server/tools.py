@@ -12,16 +12,15 @@ from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.parser import parse
 from nearcast.errors import FilterError, PatternError, ValidationError
 from nearcast.matcher.explain import Check, Explanation
-from nearcast.model.codec import feature_to_json
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.filters import Filter
 from nearcast.model.subscriptions import Subscription
 from nearcast.server.desk import Ask, answer
-from nearcast.server.events import page_size, read_event
+from nearcast.server.events import collection, page_size, read_event
 from nearcast.server.problems import problem_of
 from nearcast.server.things import KINDS, mine, read
-from nearcast.server.wire import sayable, whole
+from nearcast.server.wire import whole
 
 __all__ = ["check", "explain", "preview"]
 
@@ -66,9 +65,7 @@ async def preview(ask: Ask) -> Response:
     found: list[tuple[int, Event]] = await ask.desk.look(
         ask.who, lambda broker: broker.reading.events(wanted, broker.now, after, limit)
     )
-    features = [feature_to_json(sayable(event)) for _, event in found]
-    next = found[-1][0] if found else after
-    return answer({"type": "FeatureCollection", "features": features, "next": next})
+    return collection(ask.desk, found, after)
 
 
 def _wanted(ask: Ask, said: dict[str, Any]) -> Subscription:

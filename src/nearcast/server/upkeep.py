@@ -48,6 +48,7 @@ async def metrics(ask: Ask) -> Response:
     figures.expected.set(desk.core.expected_s)
     figures.listening.set(len(desk.feeds))
     figures.streams.set(desk.limits.streams)
+    figures.broke = desk.core.mistakes
     return Response(figures.text(), media_type=CONTENT_TYPE_LATEST)
 
 

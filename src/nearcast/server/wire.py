@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "encode",
     "event_json",
     "event_text",
+    "fitting",
     "number",
     "region_text",
     "sayable",
@@ -123,6 +124,17 @@ class Texts:
         if known is None:
             known = self._events[id(event)] = event, event_text(event)
         return known[1]
+
+
+def fitting(texts: Iterable[bytes], most_bytes: int) -> list[bytes]:
+    """As many as fit, and always the first one. O(those)."""
+    found: list[bytes] = []
+    for text in texts:
+        most_bytes -= len(text)
+        if most_bytes < 0 and found:
+            break
+        found.append(text)
+    return found
 
 
 def region_text(region: SafeRegion) -> str:

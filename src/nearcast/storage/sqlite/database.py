@@ -37,7 +37,9 @@ class Database:
 
     Raises StoreError if the file is another's, another process has it open, or it cannot be
     read or written. After a failed commit nothing more is written: what is on disk then is
-    found out by opening it again. `vfs` and `synchronous` are for tests of just that.
+    found out by opening it again. Rows that cannot be written at all (a mistake of whoever staged
+    them) raise as they are, and nothing of their transaction has happened. `vfs` and
+    `synchronous` are for tests of just that.
     """
 
     def __init__(
@@ -129,6 +131,11 @@ class Database:
         """Call this at the beginning of every flush: it may stage more."""
         self._before_commit.append(call)
 
+    def forget(self, call: Callable[[], None]) -> None:
+        """Drop what is staged, and call this no more. What is committed stays."""
+        self._staged = []
+        self._before_commit.remove(call)
+
     def flush(self) -> None:
         """Commit what is staged, in one transaction; on disk when this returns."""
         for call in self._before_commit:
@@ -145,9 +152,16 @@ class Database:
                         for statement, rows in runs:
                             connection.executemany(statement, rows)
                 connection.execute("COMMIT")
-            except BaseException:
-                self._broken = True
+            except BaseException as error:
+                self._broken = not _is_mistake(error) or not self._rolled_back()
                 raise
+
+    def _rolled_back(self) -> bool:
+        """Nothing of this transaction has happened, and the next one may."""
+        with suppress(apsw.Error):
+            self._connection.execute("ROLLBACK")
+            return True
+        return False
 
     def close(self) -> None:
         """Let go of the file; what is staged is dropped. Twice is harmless.
@@ -196,6 +210,8 @@ class Database:
         """What SQLite says, as an error that says what to do."""
         try:
             yield
+        except apsw.ConstraintError:
+            raise
         except apsw.BusyError:
             raise StoreError(
                 f"{self.path}: in use by another process; stop that one first, or name another file"
@@ -223,6 +239,13 @@ def _table(statement: str) -> str | None:
     """The one table of a statement; None if it looks at others, too."""
     found = re.search(r"\b(?:INTO|FROM|UPDATE)\s+(\w+)", statement)
     return None if found is None or "SELECT" in statement else found[1]
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Whether what was to be written is at fault, and not the disk."""
+    if isinstance(error, apsw.Error):
+        return isinstance(error, apsw.ConstraintError)
+    return isinstance(error, Exception)
 
 
 def _said(error: apsw.Error) -> str:

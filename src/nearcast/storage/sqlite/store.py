@@ -58,9 +58,12 @@ class SqliteStore:
     """
 
     def __init__(
-        self, database: Database, tenant: str = "", *, retention: Retention | None = None
-    ) -> None:
+        self, database: Database, tenant: str = "", *, retention: Retention | None = None,
+        shared: bool = False,
+    ) -> None:  # fmt: skip
         self._database = database
+        self._shared = shared
+        """Whether somebody else closes the file."""
         self._tenant = self._number_of(tenant)
         self._now: Micros | None = None
         self._entry = 0
@@ -227,8 +230,11 @@ class SqliteStore:
         self._snapshot.save(matcher, self._version)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._database.close()
+        """Let go of the file; what is staged and not committed is dropped."""
+        if self._shared:
+            self._database.forget(self._finish)
+        else:
+            self._database.close()
 
     def _finish(self) -> None:
         """Stage what is written once a transaction, however often it has changed."""
@@ -389,13 +395,17 @@ class SqliteStore:
 
     # -- reading -------------------------------------------------------------------
 
-    def outbox(self, subscriber: str, after: int, limit: int) -> Page:
+    def outbox(self, subscriber: str, after: int, limit: int, max_bytes: int | None = None) -> Page:
         """Committed notifications with greater numbers."""
         number = self._boxes.get(subscriber)
         if number is None:
             return Page((), after)
-        found = []
+        found: list[Notification] = []
+        rest = FOREVER if max_bytes is None else max_bytes
         for seq, thing, at, extra, body in self._all(sql.OUTBOX, number, after, limit):
+            rest -= len(body)
+            if rest < 0 and found:
+                break
             transition, who = (None, None) if extra is None else rows.value_from_text(extra)
             event = rows.event_from_text(body)
             found.append(Notification(thing, subscriber, event, at, transition, who, seq))
@@ -410,10 +420,18 @@ class SqliteStore:
         """The number up to which a subscriber has acknowledged."""
         return self._cursors.get(subscriber, 0)
 
-    def log(self, after: int, limit: int) -> Sequence[tuple[int, Event]]:
+    def log(
+        self, after: int, limit: int, max_bytes: int | None = None
+    ) -> Sequence[tuple[int, Event]]:
         """Events in the order they came, as far as they are kept."""
-        found = self._all(sql.LOG, after, limit)
-        return [(entry, rows.event_from_text(body)) for entry, body in found]
+        found: list[tuple[int, Event]] = []
+        rest = FOREVER if max_bytes is None else max_bytes
+        for entry, body in self._all(sql.LOG, after, limit):
+            rest -= len(body)
+            if rest < 0 and found:
+                break
+            found.append((entry, rows.event_from_text(body)))
+        return found
 
     def offset(self, key: str | None = None) -> int:
         """The entry of a live event, or the last one."""
