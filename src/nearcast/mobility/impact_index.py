@@ -1,10 +1,10 @@
 """The impact index: place → subscriptions whose impact region may reach there (Elaps §5).
 
 The paper inverts the impact regions, cell → subscribers, and asks each of those whether its
-filter fits. Here a matcher of its own holds every subscription with a circle round the
-impact region for its place, so that its tiles are that inverted index, and place and filter are
-decided by one look-up, for events with an extent and over the antimeridian too. The exact
-impact region is asked afterwards.
+filter fits. Here a matcher of its own holds every subscription with a box round the impact region
+for its place, so that its tiles are that inverted index, and place and filter are decided by one
+look-up, for events with an extent and over the antimeridian too. The exact impact region is
+asked afterwards. (A box and not a circle: the index decides boxes itself.)
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TypeAlias
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.matcher.encode import encode_subscription
+from nearcast.matcher.places import index_boxes
 from nearcast.mobility.plane import EARTH_RADIUS_M
 from nearcast.mobility.shapes import room_round
 from nearcast.model.events import Event
-from nearcast.model.geometry import Circle, Point, Space
+from nearcast.model.geometry import Box, Circle, Point, Space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["ImpactIndex", "Ring"]
@@ -56,7 +57,7 @@ class ImpactIndex:
         if ring is not None and ring[2] < 0:
             self.remove(subscription.id)
             return
-        held = _at(subscription, self._circle(ring))
+        held = _at(subscription, self._place(ring))
         old = self._held.get(held.id)
         if old is None:
             self._matcher.add_subscriptions([held])
@@ -78,14 +79,21 @@ class ImpactIndex:
             event = Event(event.id, event.attributes, event.keywords, room)
         return self._matcher.match_event(event, now=now)
 
-    def _circle(self, ring: Ring) -> Circle | None:
-        """The circle, a little wider than rounding takes."""
+    def _place(self, ring: Ring) -> Circle | Box | None:
+        """A box round the circle, which is a little wider than rounding takes.
+
+        The circle itself where one box does not hold it.
+        """
         if ring is None:
             return None
         x, y, radius = ring
         more = 1e-6 if self._space == "globe" else 1e-9 * (abs(x) + abs(y)) + 1e-12
         radius = radius * (1 + 1e-9) + more
-        return Circle(x, y, radius) if radius < _WIDEST[self._space] else None
+        if radius >= _WIDEST[self._space]:
+            return None
+        circle = Circle(x, y, radius)
+        boxes = index_boxes(circle, self._space)
+        return Box(*boxes[0]) if len(boxes) == 1 else circle
 
     def check_invariants(self) -> None:
         """The matcher holds what this does."""
@@ -94,6 +102,6 @@ class ImpactIndex:
         assert all(id in self._matcher for id in self._held)
 
 
-def _at(s: Subscription, region: Circle | None) -> Subscription:
+def _at(s: Subscription, region: Circle | Box | None) -> Subscription:
     where = None if s.where is None else s.filter
     return Subscription(s.id, s.subscriber, where, s.keywords, region, s.expires)

@@ -366,22 +366,21 @@ class Tracker:
         x, y, _ = spot_of(event.location, self.space)
         self.density.add_one(x, y, now)
         out: list[Message] = []
+        lately = now - self._patience_s * 1e6
+        follows, place = self._follows, event.location
         for id in self._index.near(event, now):
-            follow = self._follows[id]
+            follow = follows[id]
             mover = follow.mover
-            if mover.impact is not None:
+            impact, asked = mover.impact, mover.asked
+            if impact is not None:
                 follow.wanted += 1
                 self._pooled[0] += 1
-                if self._asked_lately(mover, now) or not _concerns(mover.impact, event.location):
-                    continue
-            elif self._asked_lately(mover, now):
+            if asked is not None and asked > lately:
                 continue
-            mover.asks = 0
-            out += self._ask(mover, now, again=True)
+            if impact is None or _concerns(impact, place):
+                mover.asks = 0
+                out += self._ask(mover, now, again=True)
         return out
-
-    def _asked_lately(self, mover: _Tracked, now: Micros) -> bool:
-        return mover.asked is not None and now - mover.asked < self._patience_s * 1e6
 
     def observed(self, x: Floats, y: Floats, now: Micros) -> None:
         """Count arrivals for the statistics; `published` does it for its event itself."""

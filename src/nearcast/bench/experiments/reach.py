@@ -1,7 +1,8 @@
 """The broker among movers: what an event and a report cost. A part of `moving`.
 
 Everybody wants every event, so only the place decides whom it concerns. The area and the rate of
-events grow with the number of movers: as many are in reach of an event however many there are.
+events grow with the number of movers: as many are in reach of an event however many there are,
+once as many events expire as come.
 Whoever is asked reports from where it is, and some others walk on; what is told must be what is
 in reach, by brute force.
 """
@@ -9,6 +10,7 @@ in reach, by brute force.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,10 +107,12 @@ class _Ran:
             anywhere.add_subscriptions([Subscription(f"s{i}", f"p{i}", "price < 200")])
         pairs: set[tuple[int, str]] = set()
         live: list[tuple[int, str, float, float]] = []
-        for step in range(2 * self.events):
-            timed = step >= self.events
-            now = round((step + 1) * _SECOND * 2000 / self.movers)
-            if step == self.events:  # by now it is known how often something happens, and where
+        pace = _SECOND * 2000 / self.movers
+        before = max(self.events, math.ceil(_LIFE / pace))  # then as many expire as come
+        for step in range(before + self.events):
+            timed = step >= before
+            now = round((step + 1) * pace)
+            if step == before:  # by now it is known how often something happens, and where
                 for i in luck.permutation(self.movers).tolist():
                     told = self._report(broker, i, spots, luck, timed=False)
                     pairs |= {(i, pair.split()[1]) for pair in told}
