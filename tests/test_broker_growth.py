@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nearcast import Broker, Composite, Event, Point, Subscription
 from nearcast.broker import contents, live, past
-from nearcast.broker.timeline import Timeline
+from nearcast.broker.timeline import Kind, Timeline
 from nearcast.matcher import facade, usage
 from tests.strategies import event_lists
 
@@ -47,7 +47,7 @@ def test_a_timeline_forgets_what_goes_before_its_time():
 
     assert grown(come_and_go, 1000, 2000) < 20
     assert len(timeline) < 100
-    assert list(timeline.ended(T + 10_000)) == [("subscription", "renewed")]
+    assert list(timeline.ended(T + 10_000)) == [("subscription", ["renewed"])]
     assert list(timeline.ended(T + 10_000)) == []
 
 
@@ -60,8 +60,41 @@ def test_a_timeline_ends_what_stays_in_order():
     timeline.ends(T + 100, "event", "e1")
     timeline.ends(None, "event", "e3")
     left = sorted((i % 10, i) for i in range(5, 500, 2))
-    assert list(timeline.ended(T + 50)) == [("event", f"e{i}") for _, i in left]
-    assert list(timeline.ended(T + 100)) == [("event", "e1")]
+    assert list(timeline.ended(T + 50)) == [("event", [f"e{i}" for _, i in left])]
+    assert list(timeline.ended(T + 100)) == [("event", ["e1"])]
+
+
+ACTS = st.sampled_from(("one", "one", "many", "forget", "ended"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(ACTS, st.integers(0, 30), st.integers(0, 30)), max_size=30))
+def test_a_timeline_ends_everything_once_and_in_order(acts):
+    timeline, model, count, now = Timeline(None, None, 5), {}, 0, 0
+    for act, number, at in acts:
+        kind: Kind = "fence" if at % 2 else "event"
+        if act == "one":
+            timeline.ends(now + at, kind, f"e{number}")
+            count += 1
+            model[kind, f"e{number}"] = now + at, count
+        elif act == "many":  # of ids that are free
+            ids = [f"e{i}" for i in range(number, number + 5) if ("event", f"e{i}") not in model]
+            ats = [now + (at + i * (number % 3 - 1)) % 30 for i in range(len(ids))]
+            timeline.ends_all(ats, "event", ids)
+            for when, id in zip(ats, ids, strict=True):
+                count += 1
+                model["event", id] = when, count
+        elif act == "forget":
+            timeline.forget(kind, f"e{number}")
+            model.pop((kind, f"e{number}"), None)
+        else:
+            now += at // 4
+            over = sorted((entry, key) for key, entry in model.items() if entry[0] <= now)
+            found = [(kind, id) for kind, ids in timeline.ended(now) for id in ids]
+            assert found == [key for _, key in over]
+            for key in found:
+                del model[key]
+    assert len(timeline) >= len(model)
 
 
 @pytest.mark.parametrize("end", ["expires", "is retracted", "never was live"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from nearcast.broker.ports import Change, Told
@@ -48,7 +49,7 @@ class Draft:
     def tell_pairs(self, pairs: Pairs) -> None:
         """The same for many; nothing is made of them before somebody looks, or stores them."""
         if not self.remembers:
-            self.notes.add(pairs)
+            self.notes.add(len(pairs.to), pairs.notifications)
             return
         told = pairs.notifications(map(self._number, map(_subscriber, pairs.to)))
         if told:
@@ -60,7 +61,7 @@ class Draft:
         if not crossings:  # what was told before need not be made yet
             return
         if not self.remembers:
-            self.notes.made().extend([notification((*each[:-1], None)) for each in crossings])
+            self.notes.add(len(crossings), partial(_made, crossings))
             return
         told = [notification((*each[:-1], self._number(each.subscriber))) for each in crossings]
         if told:
@@ -70,3 +71,8 @@ class Draft:
     def reply(self) -> Reply:
         """The answer."""
         return Reply(self.notes, self.regions, self.requests)
+
+
+def _made(crossings: Iterable[Crossing]) -> list[Notification]:
+    """Transitions as notifications without numbers."""
+    return [notification((*each[:-1], None)) for each in crossings]

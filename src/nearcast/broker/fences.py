@@ -111,7 +111,7 @@ class Fences:
 
     # -- what comes ----------------------------------------------------------------
 
-    def add(self, fence: Fence, now: Micros | None) -> list[Crossing]:
+    def add(self, fence: Fence, now: Micros | None) -> Sequence[Crossing]:
         """A fence that is new; told of what is true now."""
         self._note(fence)
         if self._hold and now is not None:
@@ -130,7 +130,7 @@ class Fences:
             assert fence.subscriber is not None
             self._followed[fence.subscriber] = self._followed.get(fence.subscriber, 0) + 1
 
-    def _begin(self, fence: Fence, now: Micros | None) -> list[Crossing]:
+    def _begin(self, fence: Fence, now: Micros | None) -> Sequence[Crossing]:
         place = None
         if isinstance(fence.region, Around):
             place = self._places.get(fence.subscriber or "")
@@ -161,7 +161,7 @@ class Fences:
             if not self._followed[fence.subscriber]:
                 del self._followed[fence.subscriber]
 
-    def take(self, event: Event, end: Micros, now: Micros) -> list[Crossing]:
+    def take(self, event: Event, end: Micros, now: Micros) -> Sequence[Crossing]:
         """An event happened; what it brings at once."""
         if event.end is None and event.location is not None:
             self._ends[event.key] = end
@@ -180,7 +180,7 @@ class Fences:
             heappop(ends)
         return not self._hold and (not ends or until < ends[0][0])
 
-    def take_many(self, positions: Positions) -> list[Crossing]:
+    def take_many(self, positions: Positions) -> Sequence[Crossing]:
         """Events that happened; nobody waits for late ones."""
         if None in map(_end, positions.events):
             for event, at in zip(positions.events, positions.ats, strict=True):
@@ -196,11 +196,11 @@ class Fences:
 
     def move(
         self, subscriber: str, place: Point, heading: float | None, now: Micros | None
-    ) -> list[Crossing]:
+    ) -> Sequence[Crossing]:
         """A subscriber is somewhere; the regions that follow them are, too."""
         return self.move_many([(subscriber, place, heading)], now)
 
-    def move_many(self, moves: Sequence[_Move], now: Micros | None) -> list[Crossing]:
+    def move_many(self, moves: Sequence[_Move], now: Micros | None) -> Sequence[Crossing]:
         """The same for several; what the n-th brings is of steps 2 n + 1 and 2 n + 2."""
         for subscriber, _, heading in moves:
             if heading is not None:
@@ -244,7 +244,7 @@ class Fences:
         closed = max(self._closed, until) if closing else self._closed
         return at if at < until or at <= closed else None
 
-    def decide(self, moment: Micros, now: Micros) -> list[Crossing]:
+    def decide(self, moment: Micros, now: Micros) -> Sequence[Crossing]:
         """What happens at the moment that `due` named: first what was held back, then timers."""
         if not self._held or self._held[0][0] > moment:
             return self._watch.advance(moment + 1)

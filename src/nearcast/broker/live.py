@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from itertools import chain, count, repeat
 from operator import attrgetter
@@ -105,29 +106,32 @@ class LiveEvents:
         self._numbers.update(zip(coming, count(self._arrived + 1), strict=False))
         self._arrived += len(events)
 
-    def expire(self, key: str) -> Event:
-        """An event has expired, as the matcher knows from the time it is asked at."""
-        event = self._drop(key)
-        self._over.add(key)
+    def expire(self, keys: Sequence[str]) -> list[Event]:
+        """Events have expired, as the matcher knows from the time it is asked at."""
+        events = [*map(self._known.pop, keys)]
+        deque(map(self._numbers.pop, keys), 0)
+        if self.publishers or self._named:
+            for key, event in zip(keys, events, strict=True):
+                self._unname(key, event)
+        self._over.update(keys)
         if len(self._over) >= _MOST_OVER:
             self._forget()
-        return event
+        return events
 
     def retract(self, key: str) -> None:
         """An event is gone before its time."""
-        self._drop(key)
+        del self._numbers[key]
+        self._unname(key, self._known.pop(key))
         self._matcher.remove_event(key)
 
-    def _drop(self, key: str) -> Event:
-        event = self._known.pop(key)
-        del self._numbers[key]
+    def _unname(self, key: str, event: Event) -> None:
+        """Nobody finds an event by its publisher or its source any more."""
         self.publishers.pop(key, None)
         if event.source is not None:
             named = self._named[event.id]
             named.remove(key)
             if not named:
                 del self._named[event.id]
-        return event
 
     def _forget(self) -> None:
         self._matcher.remove_events(self._over)

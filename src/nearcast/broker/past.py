@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
 from nearcast.broker.contents import Contents, content_of, kept_contents
-from nearcast.clock import Micros
+from nearcast.clock import NEVER, Micros
 from nearcast.model.events import Event
 
 __all__ = ["REMEMBERED", "REMEMBERED_FOR", "Past", "forget", "keep"]
@@ -113,12 +114,13 @@ class Past:
         if len(self._keys) - len(self._fresh) < count:
             self._fold()
         going = [self._keys.popleft() for _ in range(count)]
-        numbers = self._numbers
-        for number, key in enumerate(going, self._begin):
+        for _ in range(count):
             self._untils.popleft()
-            if numbers[key] == number:
-                del numbers[key]
-        self._begin += count
+        numbers, end = self._numbers, self._begin + count
+        known = [*map(numbers.pop, going, repeat(NEVER))]
+        if known != [*range(self._begin, end)]:  # some have had followers, which stay
+            numbers.update((key, n) for key, n in zip(going, known, strict=True) if n >= end)
+        self._begin = end
         chunks = self._chunks
         while chunks and chunks[0][0] + len(chunks[0][1]) <= self._begin:
             chunks.popleft()

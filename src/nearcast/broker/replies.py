@@ -71,29 +71,29 @@ class Notes:
     __slots__ = ("_count", "_made", "_parts")
 
     def __init__(self) -> None:
-        self._parts: list[Pairs] = []
-        """Behind what is made."""
+        self._parts: list[Callable[[], Iterable[Notification]]] = []
+        """Behind what is made: what makes more."""
         self._made: list[Notification] = []
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._made) + self._count
 
-    def add(self, pairs: Pairs) -> None:
-        """More, made later."""
-        self._parts.append(pairs)
-        self._count += len(pairs.to)
+    def add(self, count: int, make: Callable[[], Iterable[Notification]]) -> None:
+        """So many more, made later, be it repeatedly."""
+        self._parts.append(make)
+        self._count += count
 
     def all(self) -> tuple[Notification, ...]:
         """All, to be read; nothing changes, whoever else asks meanwhile."""
-        return (*self._made, *chain.from_iterable(map(Pairs.notifications, self._parts)))
+        return (*self._made, *chain.from_iterable(make() for make in self._parts))
 
     def made(self) -> list[Notification]:
         """All, to be added to."""
         if self._parts:
             parts, self._parts, self._count = self._parts, [], 0
-            for pairs in parts:
-                self._made += pairs.notifications()
+            for make in parts:
+                self._made += make()
         return self._made
 
 

@@ -71,7 +71,7 @@ __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
-_id, _expires, _step = map(attrgetter, ("id", "expires", "step"))
+_id, _end, _expires, _step = map(attrgetter, ("id", "end", "expires", "step"))
 
 T = TypeVar("T")
 #: What fences tell of several events: before the n-th in step 2 n, with it in step 2 n + 1.
@@ -565,7 +565,7 @@ class Service:
 
     def _remember(self, events: Sequence[Event], since: Micros = NEVER) -> None:
         """Events are over, and may be repeated. Composite events are published by nobody."""
-        if not self._patterns.idle or any(isinstance(event, CompositeEvent) for event in events):
+        if not {*map(type, events)} <= {Event}:
             for event in events:
                 if isinstance(event, CompositeEvent):
                     self._note(Gone, event.key)
@@ -731,18 +731,15 @@ class Service:
             assert not others
             return
         over: list[Event] = []
-        for kind, id in timeline.ended(now):
+        for kind, ids in timeline.ended(now):
             if kind == "event":
-                event = self._live.expire(id)
-                if self._following:
-                    self._tracker.expired(id, self._moment)
-                if event.end is None:
-                    self._fences.gone(event, retracted=False)
-                over.append(event)
-            elif kind == "fence":
-                self._drop_fence(id)
-            else:
-                self._drop_subscription(id)
+                over += self._lapse(ids)
+                continue
+            for id in ids:
+                if kind == "fence":
+                    self._drop_fence(id)
+                else:
+                    self._drop_subscription(id)
         if others:
             over += others
             over.sort(key=_expires)
@@ -751,6 +748,18 @@ class Service:
         timeline.now = now
         self._past.forget(now)
         self._note(Reached, now)
+
+    def _lapse(self, keys: Sequence[str]) -> list[Event]:
+        """Events have expired."""
+        events = self._live.expire(keys)
+        if self._following:
+            for key in keys:
+                self._tracker.expired(key, self._moment)
+        if None in map(_end, events):
+            for event in events:
+                if event.end is None:
+                    self._fences.gone(event, retracted=False)
+        return events
 
     def _visible(self, expires: Micros | None) -> bool:
         return _valid(expires, self._timeline.moment)

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import repeat
-from operator import gt
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, merge
+from itertools import chain, groupby, repeat
+from operator import gt, itemgetter
+from typing import Literal, NamedTuple, TypeAlias
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
 from nearcast.errors import ValidationError
 from nearcast.model.durations import format_seconds, to_duration
 from nearcast.model.events import Event
 
-__all__ = ["Clock", "Timeline", "span"]
+__all__ = ["Clock", "Kind", "Timeline", "span"]
 
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
 Kind: TypeAlias = Literal["subscription", "event", "fence"]
 Entry: TypeAlias = tuple[Micros, int, Kind, str]
+_kind = itemgetter(2)
 _FEW = 64  # entries of what is gone that are not worth the clearing
+
+
+class _Run(NamedTuple):
+    """Some of one kind that end in this order."""
+
+    kind: Kind
+    ats: Sequence[Micros]
+    numbers: Sequence[int]
+    ids: Sequence[str]
+
+    def cut(self, now: Micros) -> tuple[_Run, _Run | None]:
+        """What has ended by then, and the rest."""
+        stop = bisect_right(self.ats, now)
+        if stop == len(self.ats):
+            return self, None
+        kind, ats, numbers, ids = self
+        first = _Run(kind, ats[:stop], numbers[:stop], ids[:stop])
+        return first, _Run(kind, ats[stop:], numbers[stop:], ids[stop:])
+
+    def entries(self) -> Iterator[Entry]:
+        """One by one."""
+        return zip(self.ats, self.numbers, repeat(self.kind), self.ids)
 
 
 class Timeline:
@@ -38,6 +62,8 @@ class Timeline:
         self.now: Micros | None = None
         self._queue: deque[Entry] = deque()
         """In order: what ends after all that came before it, as most events do."""
+        self._runs: deque[_Run] = deque()
+        """What came together and in order, each behind the one before."""
         self._ends: list[Entry] = []
         """A heap of the others. What `_due` does not confirm is of something gone or renewed."""
         self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}, "fence": {}}
@@ -120,42 +146,72 @@ class Timeline:
             queue.append((at, self._count, kind, id))
 
     def ends_all(self, ats: Sequence[Micros], kind: Kind, ids: Sequence[str]) -> None:
-        """`ends` for each of many that are new."""
-        queue, last = self._queue, self._queue[-1][0] if self._queue else NEVER
+        """`ends` for each of many that are new; those that come in order stay together."""
+        last = self._runs[-1].ats[-1] if self._runs else NEVER
         if ats and (ats[0] < last or any(map(gt, ats, ats[1:]))):
             for at, id in zip(ats, ids, strict=True):
                 self.ends(at, kind, id)
             return
+        if not ats:
+            return
         numbers = range(self._count + 1, self._count + 1 + len(ats))
         self._due[kind].update(zip(ids, numbers, strict=True))
-        queue.extend(zip(ats, numbers, repeat(kind), ids))
+        self._runs.append(_Run(kind, ats, numbers, ids))
         self._count += len(ats)
 
     def forget(self, kind: Kind, id: str) -> None:
         """Something is gone before its time. O(1), now and then O(what is left)."""
         known = self._due[kind].pop(id, None)
         if known is not None and len(self) > _FEW + 2 * sum(map(len, self._due.values())):
-            self._queue = deque(filter(self._holds, self._queue))
-            self._ends = [*filter(self._holds, self._ends)]
+            entries = [*chain.from_iterable(map(_Run.entries, self._runs)), *self._queue]
+            self._ends = [*filter(self._holds, chain(entries, self._ends))]
+            self._queue.clear()
+            self._runs.clear()
             heapify(self._ends)
 
-    def ended(self, now: Micros) -> list[tuple[Kind, str]]:
-        """What has expired by `now`, in order."""
+    def ended(self, now: Micros) -> list[tuple[Kind, Sequence[str]]]:
+        """What has expired by `now`, in order: some of one kind, then some of another."""
         over: list[Entry] = []
-        queue, ends = self._queue, self._ends
+        queue, ends, runs = self._queue, self._ends, self._runs
         while queue and queue[0][0] <= now:
             over.append(queue.popleft())
+        alone = not over
         if ends and ends[0][0] <= now:
             while ends and ends[0][0] <= now:
                 over.append(heappop(ends))
             over.sort()
-        found: list[tuple[Kind, str]] = []
-        for entry in over:
-            if self._holds(entry):
-                _, _, kind, id = entry
-                del self._due[kind][id]
-                found.append((kind, id))
-        return found
+            alone = False
+        found: list[tuple[Kind, Sequence[str]]] = []
+        while runs and runs[0].ats[0] <= now:
+            run, rest = runs.popleft().cut(now)
+            if rest is not None:
+                runs.appendleft(rest)
+            if alone:
+                found.append((run.kind, self._confirmed(run)))
+            else:
+                over = [*merge(over, run.entries())]
+        for kind, entries in groupby(over, _kind):
+            due, ids = self._due[kind], []
+            for entry in entries:
+                if self._holds(entry):
+                    del due[entry[3]]
+                    ids.append(entry[3])
+            found.append((kind, ids))
+        return [some for some in found if some[1]]
+
+    def _confirmed(self, run: _Run) -> Sequence[str]:
+        """Those of a run that are not gone or renewed; they are over."""
+        due = self._due[run.kind]
+        known = [*map(due.pop, run.ids, repeat(None))]
+        if known == [*run.numbers]:
+            return run.ids
+        ids = []
+        for id, number, counts in zip(run.ids, run.numbers, known, strict=True):
+            if counts == number:
+                ids.append(id)
+            elif counts is not None:
+                due[id] = counts
+        return ids
 
     def _holds(self, entry: Entry) -> bool:
         _, number, kind, id = entry
@@ -163,7 +219,7 @@ class Timeline:
 
     def __len__(self) -> int:
         """How many entries are kept, those of what is gone among them."""
-        return len(self._queue) + len(self._ends)
+        return len(self._queue) + len(self._ends) + sum(len(run.ids) for run in self._runs)
 
     @property
     def moment(self) -> Micros:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -75,6 +75,11 @@ class Roll:
             who = self._subscribers.name_of(self._arrays.tables.fences.item(row, t.WHO))
             found = self._told[row] = self._ids.id_of(row), who
         return found
+
+    def named_all(self, rows: Sequence[int]) -> list[tuple[str, str | None]]:
+        """`named` of each."""
+        found = [*map(self._told.get, rows)]
+        return found if all(found) else [*map(self.named, rows)]  # type: ignore[return-value]
 
     def fence(self, row: int) -> Fence:
         """The fence of a row, said anew."""

@@ -116,7 +116,7 @@ class Watch:
 
     def add(
         self, fence: Fence, live: Live, now: Micros = NEVER, place: Facing | None = None
-    ) -> list[Crossing]:
+    ) -> Sequence[Crossing]:
         """A fence begins; told of the objects inside whose last position is live.
 
         `live` finds the live events of a subscription, `now` is the moment at which they are,
@@ -248,13 +248,13 @@ class Watch:
                 places.unlink_track(self._arrays.packed, track)
             self._arrays.tables.groups[group.row, t.WIDTH] = -1
 
-    def move(self, subscriber: str, place: Facing, at: Micros) -> list[Crossing]:
+    def move(self, subscriber: str, place: Facing, at: Micros) -> Sequence[Crossing]:
         """A subscriber is somewhere else, and so are the regions that follow them."""
         return self.move_many([subscriber], [place], at)
 
     def move_many(
         self, subscribers: Sequence[str], facing: Sequence[Facing], at: Micros
-    ) -> list[Crossing]:
+    ) -> Sequence[Crossing]:
         """Moves in order, all at one moment; as one by one, only faster."""
         known = self._followers
         found = [
@@ -288,21 +288,21 @@ class Watch:
 
     # -- positions -----------------------------------------------------------------
 
-    def take(self, positions: Sequence[Position]) -> list[Crossing]:
+    def take(self, positions: Sequence[Position]) -> Sequence[Crossing]:
         """Positions in the order in which they came, and what falls due by them.
 
         Before each, everything due before its `now` happens.
         """
         return self.take_columns(Positions(*zip(*positions, strict=True))) if positions else []
 
-    def take_event(self, event: Event, at: Micros, now: Micros) -> list[Crossing]:
+    def take_event(self, event: Event, at: Micros, now: Micros) -> Sequence[Crossing]:
         """The same for one position."""
         sole, place = self._groups.sole, event.location
         if sole is not None and (place is None or type(place) is Point):
             return self._take_one(event, at, now, place, sole)
         return self.take_columns(Positions((event,), (at,), (now,)))
 
-    def take_columns(self, positions: Positions) -> list[Crossing]:
+    def take_columns(self, positions: Positions) -> Sequence[Crossing]:
         """The same for positions by columns."""
         events, _, nows = positions
         if not events:
@@ -314,7 +314,7 @@ class Watch:
         self._seq += len(events)
         columns = columns_of(positions, first, self._groups, self._tracks, self._arrays, self.space)
         run(self._arrays, columns, parallel_threads(), globe=self._globe)
-        told = self._telling.crossings(events, first)
+        told = self._telling.later(events, first)
         self._stand(columns, events, first)
         self._tracks.drop_forgotten()
         self._tracks.let_go(self._most)
@@ -322,7 +322,7 @@ class Watch:
 
     def _take_one(
         self, event: Event, at: Micros, now: Micros, place: Point | None, group: Group
-    ) -> list[Crossing]:
+    ) -> Sequence[Crossing]:
         """One position, where one group counts everything."""
         who = None if place is None else object_of(event.attributes, group.key[0])
         self._seq += 1
@@ -359,7 +359,7 @@ class Watch:
 
     # -- time ----------------------------------------------------------------------
 
-    def advance(self, before: Micros, closed: Micros = NEVER) -> list[Crossing]:
+    def advance(self, before: Micros, closed: Micros = NEVER) -> Sequence[Crossing]:
         """Time goes on: what is due before a moment, and up to another, happens."""
         if not len(self._roll):
             self.reach(before, closed)
@@ -392,13 +392,13 @@ class Watch:
         while lacking := timers.fire(self._arrays.packed, before, closed, step):
             self._arrays.room(lacking)
 
-    def _fired(self, before: Micros, closed: Micros, step: int) -> list[Crossing]:
+    def _fired(self, before: Micros, closed: Micros, step: int) -> Sequence[Crossing]:
         """What has been told so far, and what falls due."""
         if self._arrays.tables.counters.item(t.HEAP):
             self._fire(before, closed, step)
         else:
             self.reach(before, closed)
-        told = self._telling.crossings()
+        told = self._telling.later()
         self._tracks.drop_forgotten()
         return told
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
@@ -998,7 +999,11 @@ class Matcher:
     def remove_events(self, ids: Iterable[str]) -> None:
         """Forget many live events; those that are not there are passed over."""
         with self._lock.write():
-            rest = [id for id in ids if self._coming.pop(id, None) is None]
+            every = [*ids]
+            coming = [*map(self._coming.pop, every, repeat(None))]
+            if all(coming):
+                return
+            rest = [id for id, event in zip(every, coming, strict=True) if event is None]
             slots = [slot for slot in map(self._live.ids.get, rest) if slot >= 0]
             self._drop_events([*dict.fromkeys(slots)])
 
