@@ -26,8 +26,9 @@ from nearcast import (
     Reply,
     Subscription,
 )
+from nearcast.broker import service
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
-from nearcast.fences import Position, Watch
+from nearcast.fences import Position, Positions, Watch, watch
 from nearcast.fences.kernels import tables
 from nearcast.model.codec import (
     fence_from_json,
@@ -560,3 +561,56 @@ def test_polygons_with_holes_let_objects_out_into_the_hole():
     assert story.at(0, 1, 1) == [("enter", 1, 0)]
     assert story.at(1, 5, 5) == [("exit", 1, 1)]
     assert story.at(2, 4, 5) == [("enter", 1, 2)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    paths=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3)), max_size=40),
+    lost=st.none() | st.just(4),
+    split=st.booleans(),
+)
+def test_positions_that_are_located_ahead_are_as_one_by_one(
+    paths: list[tuple[int, int, int]], lost: int | None, split: bool
+) -> None:
+    """While one part of a batch is counted, another thread looks where the next one is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "_TOGETHER", 3)
+        patch.setattr(watch, "_WORTH", 1)
+        patch.setenv("NEARCAST_THREADS", "2")
+        many, one = (Broker("planar") for _ in range(2))
+        for broker in (many, one):
+            for i in range(3):
+                on = {"enter", "exit", "dwell"} | ({"lost"} if lost else set())
+                place = Box(2 * i, 0, 2 * i + 3, 5)
+                broker.subscribe(Fence(f"f{i}", "ann", "car", place, on=on, dwell=2, lost=lost))
+            if split:
+                broker.subscribe(Subscription("s", "bob", "car < 5"))
+        now, given = 0, []
+        for number, (car, x, wait) in enumerate(paths):
+            now += wait * S
+            given.append(Event(f"e{number}", {"car": car}, (), Point(x, 2), None, now, now + 3 * S))
+        told = [each for event in given for each in one.publish(event)]
+        assert [*many.publish_many(given)] == told
+        assert [*many.advance(to=now + 60 * S)] == [*one.advance(to=now + 60 * S)]
+        assert (many.late, many.overflows) == (one.late, one.overflows)
+
+
+def test_what_was_located_ahead_does_not_count_if_objects_were_forgotten_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "_WORTH", 1)
+    monkeypatch.setenv("NEARCAST_THREADS", "2")
+    yard = Watch("planar")
+    yard.add(Fence("f", None, "car", Box(0, 0, 4, 4), lost=2), lambda _: ())
+
+    def at(now: int, *cars: int) -> Positions:
+        events = [Event(f"{car}.{now}", {"car": car}, (), Point(1, 1)) for car in cars]
+        return Positions(events, [now] * len(cars), [now] * len(cars))
+
+    assert len(yard.take_columns(at(0, 1, 2))) == 2
+    ahead = yard.foresee(at(9 * S, 2, 3))
+    assert ahead is not None
+    yard.advance(5 * S)  # both are lost, and 3 may take the place of 2
+    told = yard.take_columns(at(9 * S, 2, 3), ahead)
+    assert [each.object for each in told] == [2, 3]
+    assert yard.objects == 2

@@ -13,7 +13,7 @@ from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.errors import ValidationError
 from nearcast.fences import Crossing, Positions, Watch
 from nearcast.fences.saved import KnownFence, KnownObject, Saved
-from nearcast.fences.watch import MAX_OBJECTS
+from nearcast.fences.watch import MAX_OBJECTS, Foreseen
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Point, Space
@@ -180,13 +180,20 @@ class Fences:
             heappop(ends)
         return not self._hold and (not ends or until < ends[0][0])
 
-    def take_many(self, positions: Positions) -> Sequence[Crossing]:
-        """Events that happened; nobody waits for late ones."""
+    def foresee(self, positions: Positions) -> Foreseen | None:
+        """Begin to look where positions are that `take_many` may be given next."""
+        able = positions.events and self._count and self.can_take_many(positions.nows[-1])
+        return self._watch.foresee(positions) if able else None
+
+    def take_many(
+        self, positions: Positions, foreseen: Foreseen | None = None
+    ) -> Sequence[Crossing]:
+        """Events that happened; nobody waits for late ones. `foreseen`: what `foresee` said."""
         if None in map(_end, positions.events):
             for event, at in zip(positions.events, positions.ats, strict=True):
                 if event.end is None and event.location is not None:
                     self._ends[event.key] = at
-        return self._watch.take_columns(positions)
+        return self._watch.take_columns(positions, foreseen)
 
     def gone(self, event: Event, *, retracted: bool) -> None:
         """An event is live no more."""

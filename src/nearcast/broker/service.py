@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, groupby, repeat
+from itertools import accumulate, groupby, repeat, zip_longest
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -56,7 +56,7 @@ from nearcast.errors import (
 )
 from nearcast.fences import Crossing, Positions
 from nearcast.fences.saved import Saved as KnownFences
-from nearcast.fences.watch import MAX_OBJECTS
+from nearcast.fences.watch import MAX_OBJECTS, Foreseen
 from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
@@ -425,9 +425,16 @@ class Service:
             assert outlook.present is not None
             self._move_to(outlook.present)
         self._awaited = {event.key for event in coming.events} if self._composites else set()
-        for first in range(0, len(coming.events), _TOGETHER):
-            some = coming.part(first, first + _TOGETHER)
-            told = self._together(some)
+        every = [
+            coming.part(first, first + _TOGETHER)
+            for first in range(0, len(coming.events), _TOGETHER)
+        ]
+        foreseen = None
+        for some, after in zip_longest(every, every[1:]):
+            told = self._together(some, foreseen)
+            foreseen = None
+            if after is not None and told is not None:
+                foreseen = self._fences.foresee(_positions(after))
             if self._indifferent(some, told):
                 self._admit(some, told)
             else:
@@ -508,14 +515,14 @@ class Service:
         self._outlet.check()
         return Outlook(self._timeline, self._live, self._past, self.space)
 
-    def _together(self, some: Arrivals) -> Told | None:
+    def _together(self, some: Arrivals, foreseen: Foreseen | None) -> Told | None:
         """What fences tell of several events; None: let each come by itself.
 
         That is so where patterns may make positions, too, or a fence ends meanwhile.
         """
         if not self._fences or self._composites or not self._fences.can_take_many(some.nows[-1]):
             return None
-        return self._fences.take_many(Positions(some.events, some.ends, some.nows))
+        return self._fences.take_many(_positions(some), foreseen)
 
     def _happen(
         self, arrival: Arrival, wanted: Sequence[Subscription],
@@ -949,6 +956,10 @@ def _check_count(field: str, value: object, least: int) -> None:
 
 def _valid(expires: Micros | None, now: Micros) -> bool:
     return expires is None or now < expires
+
+
+def _positions(some: Arrivals) -> Positions:
+    return Positions(some.events, some.ends, some.nows)
 
 
 def _move_of(crossing: Crossing) -> int:

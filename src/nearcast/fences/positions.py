@@ -80,13 +80,13 @@ def columns_of(
     """The columns of some positions, of which the first has a number."""
     sole = groups.sole
     if sole is not None:
-        made = _of_points(positions, first, sole, tracks)
+        made = of_points(positions, first, sole, tracks)
         if made is not None:
             return made
     return _of_any(positions, first, groups, tracks, arrays, space)
 
 
-def _of_points(positions: Positions, first: int, group: Group, tracks: Tracks) -> Columns | None:
+def of_points(positions: Positions, first: int, group: Group, tracks: Tracks) -> Columns | None:
     """Where one group counts everything: None if some positions are extended."""
     events, name = positions.events, group.key[0]
     places = [event.location for event in events]

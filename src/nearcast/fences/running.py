@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 from nearcast.fences.arrays import Arrays
 from nearcast.fences.kernels import steps
+from nearcast.fences.kernels.tables import Tables
 from nearcast.fences.positions import Columns
 
-__all__ = ["run"]
+__all__ = ["Piece", "locating", "run"]
 
 #: Positions that are located together; those of several pieces on all cores.
 _PIECE = 8192
 
 
-def run(arrays: Arrays, columns: Columns, threads: int, *, globe: bool) -> None:
-    """Let positions happen; what they bring stands in `out`."""
+class Piece(NamedTuple):
+    """Positions of a range: where the fences of each end, and these."""
+
+    first: int
+    stop: int
+    ends: Any
+    met: Any
+
+
+def run(
+    arrays: Arrays, columns: Columns, threads: int, *, globe: bool,
+    pieces: Iterable[Piece] | None = None,
+) -> None:  # fmt: skip
+    """Let positions happen; what they bring stands in `out`. `pieces`: they are located already."""
     items, xs, ys, *_ = columns
-    for first, stop, ends, met in _located(arrays, columns, threads, globe):
+    if pieces is None:
+        pieces = _located(arrays.tables, arrays.packed, columns, threads, globe)
+    for first, stop, ends, met in pieces:
         done = first
         while done <= stop:
             done, lacking = steps.run(
@@ -29,21 +44,31 @@ def run(arrays: Arrays, columns: Columns, threads: int, *, globe: bool) -> None:
                 arrays.room(lacking)
 
 
+def locating(arrays: Arrays, columns: Columns, *, globe: bool) -> Future[list[Piece]]:
+    """Another thread locates positions meanwhile; nothing is to happen to fences until it has."""
+    tables, packed = arrays.tables, arrays.packed  # as they are now
+    pool = ThreadPoolExecutor(1)
+    made = pool.submit(lambda: [*_located(tables, packed, columns, 1, globe)])
+    pool.shutdown(wait=False)
+    return made
+
+
 def _located(
-    arrays: Arrays, columns: Columns, threads: int, globe: bool
-) -> Iterator[tuple[int, int, Any, Any]]:
-    """Positions piece by piece, with the fences that they meet."""
+    tables: Tables, packed: Any, columns: Columns, threads: int, globe: bool
+) -> Iterator[Piece]:
+    """Positions piece by piece, with the fences that they meet.
+
+    `packed` has the addresses of the tables, which are held here, whatever grows meanwhile.
+    """
     count = len(columns.items)
     pieces = [(first, min(first + _PIECE, count)) for first in range(0, count, _PIECE)]
-    packed = arrays.packed
 
-    def located(piece: tuple[int, int]) -> tuple[int, int, Any, Any]:
-        return *piece, *steps.locate(packed, *columns, *piece, globe)
+    def located(piece: tuple[int, int]) -> Piece:
+        return Piece(*piece, *steps.locate(packed, *columns, *piece, globe))
 
-    held = arrays.tables  # `packed` has the addresses of these, whatever grows meanwhile
     if min(threads, len(pieces)) <= 1:
         yield from map(located, pieces)
     else:
         with ThreadPoolExecutor(min(threads, len(pieces))) as pool:
             yield from pool.map(located, pieces)
-    del held
+    del tables

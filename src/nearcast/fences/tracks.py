@@ -40,6 +40,8 @@ class Tracks:
         self._gone: dict[tuple[Key, Object], None] = {}
         """Objects whose tracks are gone since somebody looked."""
         self._remembers = False
+        self.freed = 0
+        """How many rows were given back."""
         self.shed = 0
         """How many objects were let go because there were too many."""
 
@@ -111,6 +113,7 @@ class Tracks:
         if old is not None:
             self._extents.give_back(*old)
         self._free.append(track)
+        self.freed += 1
 
     def drop_forgotten(self) -> None:
         """Free the rows of objects that all their fences have lost."""

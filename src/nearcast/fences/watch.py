@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,16 @@ from nearcast.fences.arrays import Arrays
 from nearcast.fences.groups import Group, Groups, Object, key_of
 from nearcast.fences.kernels import beginnings, ground, judging, moves, places, steps, timers
 from nearcast.fences.kernels import tables as t
-from nearcast.fences.positions import Columns, Position, Positions, columns_of, taken_extents
+from nearcast.fences.positions import (
+    Columns,
+    Position,
+    Positions,
+    columns_of,
+    of_points,
+    taken_extents,
+)
 from nearcast.fences.roll import Roll
-from nearcast.fences.running import run
+from nearcast.fences.running import Piece, locating, run
 from nearcast.fences.saved import KnownFence, KnownObject, Saved, Visit
 from nearcast.fences.telling import Crossing, Telling
 from nearcast.fences.tracks import Tracks
@@ -29,7 +37,7 @@ from nearcast.model.geometry import Around, Circle, Point, Space
 from nearcast.model.placing import Facing, turn_of
 from nearcast.model.subscriptions import Subscription
 
-__all__ = ["MAX_OBJECTS", "Crossing", "Live", "Position", "Positions", "Watch"]
+__all__ = ["MAX_OBJECTS", "Crossing", "Foreseen", "Live", "Position", "Positions", "Watch"]
 
 #: When an event ends, and the event: the live ones that a subscription wants.
 Live = Callable[[Subscription], Iterable[tuple[Micros, Event]]]
@@ -37,9 +45,21 @@ Live = Callable[[Subscription], Iterable[tuple[Micros, Event]]]
 MAX_OBJECTS = 1_000_000
 #: Objects of a group that are looked at one by one when a fence comes.
 _FEW = 256
+#: Positions for which another thread is worth its while.
+_WORTH = 1024
 _NO_ROWS = np.zeros(0, np.int32)
 #: How far from each other a piece of an edge of 1° and its ends may look on a map of the globe.
 _BENT_M = 200_000.0
+
+
+class Foreseen(NamedTuple):
+    """Positions that are being located before they happen."""
+
+    first: int
+    freed: int
+    """How many tracks had been given back by then."""
+    columns: Columns
+    pieces: Future[list[Piece]]
 
 
 class Watch:
@@ -302,8 +322,26 @@ class Watch:
             return self._take_one(event, at, now, place, sole)
         return self.take_columns(Positions((event,), (at,), (now,)))
 
-    def take_columns(self, positions: Positions) -> Sequence[Crossing]:
-        """The same for positions by columns."""
+    def foresee(self, positions: Positions) -> Foreseen | None:
+        """Begin to look where positions are that `take_columns` is given next, in another thread.
+
+        None if that is not worth it, or not possible.
+        """
+        sole, events = self._groups.sole, positions.events
+        room = len(self._tracks) + len(events) <= self._most
+        if sole is None or not room or len(events) < _WORTH or parallel_threads() < 2:
+            return None
+        first = self._seq + 1
+        columns = of_points(positions, first, sole, self._tracks)
+        if columns is None:
+            return None
+        pieces = locating(self._arrays, columns, globe=self._globe)
+        return Foreseen(first, self._tracks.freed, columns, pieces)
+
+    def take_columns(
+        self, positions: Positions, foreseen: Foreseen | None = None
+    ) -> Sequence[Crossing]:
+        """The same for positions by columns; `foreseen`: what `foresee` said of them."""
         events, _, nows = positions
         if not events:
             return []
@@ -312,8 +350,13 @@ class Watch:
             return []
         first = self._seq + 1
         self._seq += len(events)
-        columns = columns_of(positions, first, self._groups, self._tracks, self._arrays, self.space)
-        run(self._arrays, columns, parallel_threads(), globe=self._globe)
+        pieces = None if foreseen is None else foreseen.pieces.result()
+        if foreseen is not None and foreseen[:2] == (first, self._tracks.freed):
+            columns = foreseen.columns
+        else:  # objects were forgotten meanwhile, and others may have their rows
+            tracks, arrays, pieces = self._tracks, self._arrays, None
+            columns = columns_of(positions, first, self._groups, tracks, arrays, self.space)
+        run(self._arrays, columns, parallel_threads(), globe=self._globe, pieces=pieces)
         told = self._telling.later(events, first)
         self._stand(columns, events, first)
         self._tracks.drop_forgotten()
