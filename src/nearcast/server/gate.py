@@ -27,6 +27,7 @@ __all__ = ["Gates", "HttpGate", "SocketGate", "gates"]
 #: Bytes of answers that wait in this process for one connection, beside one more answer.
 WAITING = 16_384
 _LINGERS_S = 10.0
+_PONG = b"\x8a"  # the first byte of such a frame
 
 
 class HttpGate(HttpToolsProtocol):
@@ -62,7 +63,7 @@ class HttpGate(HttpToolsProtocol):
         """The next one, perhaps behind another in the same data."""
         super().on_message_begin()
         if self._since is None:
-            self._since, self._head = self.loop.time(), 0
+            self._since, self._head = self.loop.time(), 1
 
     def on_headers_complete(self) -> None:
         """What follows is its body."""
@@ -143,19 +144,26 @@ class SocketGate(SocketLine):
             self.send_receive_event_to_app()
 
     def handle_ping(self) -> None:
-        """Answered at once; to who does not read, the newest alone when there is room."""
-        pong = b"".join(self.conn.data_to_send())
-        if self.writable.is_set():
+        """The newest of those that came together is answered, as soon as there is room."""
+        said = self.conn.data_to_send()
+        pongs = [each for each in said if each[:1] == _PONG]
+        if pongs:
+            self._pong = pongs[-1]
+            self.transport.write(b"".join(each for each in said if each[:1] != _PONG))
+            if self.writable.is_set():
+                self._answer_ping()
+        elif said:
+            self.transport.write(b"".join(said))
+
+    def _answer_ping(self) -> None:
+        pong, self._pong = self._pong, b""
+        if pong and not self.close_sent:
             self.transport.write(pong)
-        else:
-            self._pong = pong
 
     def resume_writing(self) -> None:
         """There is room again."""
         super().resume_writing()
-        pong, self._pong = self._pong, b""
-        if pong and not self.close_sent:
-            self.transport.write(pong)
+        self._answer_ping()
 
 
 class Gates(NamedTuple):

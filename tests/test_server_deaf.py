@@ -1,0 +1,124 @@
+"""What a client costs that never reads: measured in a real process, in memory and in the system."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.served import feature
+from tests.watched import Watched, watched
+
+#: What is promised, and how many do not read.
+MOST, DEAF = 256_000, 24
+
+
+def stream(server: Watched, name: str) -> bytes:
+    return (
+        f"GET /v1/subscribers/{name}/stream?after=0 HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {server.key}\r\n\r\n"
+    ).encode()
+
+
+def frame(said: dict[str, Any]) -> bytes:
+    """A masked frame whose mask is nothing."""
+    text = json.dumps(said).encode()
+    assert len(text) < 126
+    return bytes((0x81, 0x80 | len(text), 0, 0, 0, 0)) + text
+
+
+def handshake(server: Watched) -> bytes:
+    key = base64.b64encode(bytes(16)).decode()
+    return (
+        "GET /v1/socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        f"Connection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+        f"Authorization: Bearer {server.key}\r\n\r\n"
+    ).encode()
+
+
+def deaf(server: Watched, sort: str, name: str) -> socket.socket:
+    """A connection whose other end reads no more than it must to begin."""
+    end = socket.socket()
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    end.connect(("127.0.0.1", server.port))
+    end.settimeout(60)
+    if sort == "stream":
+        end.sendall(stream(server, name))
+        return end
+    end.sendall(handshake(server))
+    assert end.recv(12) == b"HTTP/1.1 101"
+    end.sendall(frame({"type": "hello", "subscriber": name, "after": 0}))
+    if sort == "pings":  # and is answered, or would be
+        rest = (bytes((0x89, 0x80 | 125, 0, 0, 0, 0)) + b"p" * 125) * 30_000
+        end.setblocking(False)
+        until = time.monotonic() + 1.0
+        while rest and time.monotonic() < until:
+            try:
+                rest = rest[end.send(rest[:65_536]) :]
+            except BlockingIOError:
+                time.sleep(0.01)
+    return end
+
+
+def in_the_system(server: Watched) -> int:
+    """Bytes that wait in the server's sockets, with all that the system needs for them."""
+    said = subprocess.run(
+        ["ss", "-tmnH", "state", "established", f"sport = :{server.port}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return sum(int(found) for found in re.findall(r",w(\d+)", said))
+
+
+def settled(server: Watched) -> int:
+    """What the process and the system hold when nothing moves any more."""
+    before, same = -1, 0
+    until = time.monotonic() + 120
+    while same < 4 and time.monotonic() < until:
+        now = server.rss + in_the_system(server)
+        same = same + 1 if abs(now - before) < 50_000 else 0
+        before = now
+        time.sleep(0.25)
+    return before
+
+
+def cost(folder: Path, sort: str, **settings: Any) -> float:
+    """Bytes for each of those who do not read 4 MB that are there for them."""
+    with watched(folder, **settings) as server, server.http() as http:
+        for number in range(DEAF):
+            http.put(f"/v1/subscriptions/{number}", json={"subscriber": f"deaf{number}"})
+        for first in range(0, 8000, 1000):
+            many = [feature(f"e{first + n}", text="x" * 300) for n in range(1000)]
+            assert http.post("/v1/events", json=many).status_code == 200
+        # Those who read what there is: what the server needs once is there afterwards.
+        for number in range(4):
+            page = http.get(f"/v1/subscribers/deaf{number}/notifications?after=0").json()
+            assert len(page["notifications"]) > 100
+        before = settled(server)
+        ends = [deaf(server, sort, f"deaf{number}") for number in range(DEAF)]
+        try:
+            found = (settled(server) - before) / DEAF
+            assert http.get("/v1/subscribers/deaf1/notifications?after=7999").json()["next"] == 8000
+        finally:
+            for end in ends:
+                end.close()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.needs("ss")
+@pytest.mark.parametrize("sort", ["stream", "socket", "pings"])
+def test_a_client_that_never_reads_costs_little(tmp_path: Path, sort: str):
+    assert cost(tmp_path / "s", sort) < MOST
+
+
+@pytest.mark.slow
+@pytest.mark.needs("ss")
+def test_control_without_bounds_it_is_seen_to_cost_more(tmp_path: Path):
+    assert cost(tmp_path / "s", "socket", send_buffer=0, tail_bytes=1 << 20) > 2 * MOST
