@@ -169,7 +169,7 @@ def test_a_client_that_never_reads_costs_little_and_holds_up_nobody(tmp_path: Pa
                 many = [feature(f"e{first + n}", text="x" * 300) for n in range(500)]
                 assert http.post("/v1/events", json=many).status_code == 200
             (feed,) = server.desk.feeds._feeds.values()
-            assert feed._bytes <= server.settings.tail_bytes
+            assert feed.size <= server.settings.tail_bytes
             figures = http.get("/metrics").text
             sent = re.search(r'delivered_total\{transport="sse"\} (\S+)', figures)
             assert sent

@@ -23,7 +23,7 @@ def test_a_seed_gives_the_same_run():
 
 def test_control_a_tail_that_does_not_say_that_it_is_too_short(monkeypatch: pytest.MonkeyPatch):
     def after(self: Feed, seq: int, limit: int) -> list[bytes]:
-        skip = max(0, seq - self._last + len(self._tail))
+        skip = max(0, seq - self.last + len(self._tail))
         return [*self._tail][skip:][:limit]
 
     monkeypatch.setattr(Feed, "after", after)

@@ -65,8 +65,8 @@ class Watched:
 
 
 @contextmanager
-def watched(folder: Path, *prefix: str, **settings: Any) -> Iterator[Watched]:
-    """A server on a store of its own; settings as in `Settings`."""
+def watched(folder: Path, *prefix: str, first: str = "", **settings: Any) -> Iterator[Watched]:
+    """A server on a store of its own; settings as in `Settings`, `first` is run before it."""
     folder.mkdir(exist_ok=True)
     store = folder / "w.db"
     key = ""
@@ -76,7 +76,13 @@ def watched(folder: Path, *prefix: str, **settings: Any) -> Iterator[Watched]:
     key = (folder / "key").read_text()
     given = {"log_format": "json"} | settings
     environment = {f"NEARCAST_{name.upper()}": str(value) for name, value in given.items()}
-    command = [*prefix, sys.executable, "-c", "from nearcast.cli import main; main()", "serve"]
+    command = [
+        *prefix,
+        sys.executable,
+        "-c",
+        f"{first}\nfrom nearcast.cli import main; main()",
+        "serve",
+    ]
     with (folder / "stderr.txt").open("w") as errors:
         process = subprocess.Popen(
             [*command, "--port", "0", "--store", str(store)], stdout=subprocess.PIPE,

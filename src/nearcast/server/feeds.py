@@ -52,26 +52,27 @@ class Feed:
         self.listeners: set[Listener] = set()
         self._most = most_bytes
         self._tail: deque[bytes] = deque()
-        self._last = 0
+        self.last = 0
         """The number of the newest."""
-        self._bytes = 0
+        self.size = 0
+        """Bytes in the tail."""
 
     def take(self, seq: int, text: bytes) -> None:
         """One more notification."""
-        if seq != self._last + 1:
+        if seq != self.last + 1:
             self._tail.clear()
-            self._bytes = 0
-        self._last = seq
+            self.size = 0
+        self.last = seq
         self._tail.append(text)
-        self._bytes += len(text)
-        while self._bytes > self._most and len(self._tail) > 1:
-            self._bytes -= len(self._tail.popleft())
+        self.size += len(text)
+        while self.size > self._most and len(self._tail) > 1:
+            self.size -= len(self._tail.popleft())
 
     def after(self, seq: int, limit: int) -> list[bytes] | None:
         """What comes after a number; None if the tail does not reach back to it."""
-        if self._last <= seq or not self._tail:
+        if self.last <= seq or not self._tail:
             return []
-        skip = seq - self._last + len(self._tail)
+        skip = seq - self.last + len(self._tail)
         if skip < 0:
             return None
         return [*islice(self._tail, skip, skip + limit)]

@@ -7,6 +7,7 @@ is there already, and often nobody has to wait for the line: then it goes out by
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 from websockets.protocol import OPEN
 
-__all__ = ["Say", "SocketLine", "say_of"]
+__all__ = ["Say", "SocketLine", "room_of", "say_of"]
 
 #: Sends a frame of text at once; False: it did not, since the other end does not read or is gone.
 Say: TypeAlias = Callable[[bytes], bool]
@@ -29,7 +30,7 @@ class SocketLine(WebSocketsSansIOProtocol):
         """Somebody wants a socket."""
         super().handle_connect(event)
         if hasattr(self, "scope"):  # else it was refused
-            self.scope["extensions"][_EXTENSION] = {"say": self.say}
+            self.scope["extensions"][_EXTENSION] = {"say": self.say, "room": self.writable}
 
     def say(self, text: bytes) -> bool:
         """Send a frame, if it can go now."""
@@ -47,6 +48,12 @@ class SocketLine(WebSocketsSansIOProtocol):
             head = bytes((_TEXT, 127)) + size.to_bytes(8)
         transport.write(head + text)
         return True
+
+
+def room_of(scope: Mapping[str, Any]) -> asyncio.Event | None:
+    """What is set while there is room on the line; None as in `say_of`."""
+    found: asyncio.Event | None = scope.get("extensions", {}).get(_EXTENSION, {}).get("room")
+    return found
 
 
 def say_of(scope: Mapping[str, Any]) -> Say | None:

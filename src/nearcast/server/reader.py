@@ -11,11 +11,12 @@ from nearcast.mobility.safe_region import SafeRegion
 from nearcast.server.core import Answer
 from nearcast.server.desk import Desk, Page
 from nearcast.server.feeds import Who
+from nearcast.server.wire import fitting
 
-__all__ = ["MOST", "Reader"]
+__all__ = ["FRAME", "MOST", "Reader"]
 
-#: Notifications of one frame or write.
-MOST = 256
+#: Notifications of one frame or write, and its bytes unless one alone has more.
+MOST, FRAME = 256, 16_384
 
 
 class Reader:
@@ -85,16 +86,19 @@ class Reader:
     def at_hand(self) -> Page | None:
         """What comes next, if that is in the tail; `took` says that it was sent."""
         assert self._at is not None
-        found = self._listener.feed.after(self._at, MOST)
+        feed = self._listener.feed
+        found = feed.after(self._at, MOST)
         if not found:
             self._behind = found is None
             return None
+        if feed.size > FRAME:
+            found = fitting(found, FRAME)
         return Page(found, self._at + len(found))
 
     def took(self, page: Page) -> None:
         """A page of the tail is on its way."""
         self._at = page.next
-        if len(page.texts) == MOST:  # there may be more at once
+        if page.next < self._listener.feed.last:  # there is more at once
             self._listener.woken.set()
 
     async def page(self) -> Page | None:
@@ -107,8 +111,7 @@ class Reader:
                 self.took(found)
             if not self._behind:
                 return found
-        most = self._desk.settings.tail_bytes
-        page = await self._desk.page(self._who, at, MOST, most, streams=True)
+        page = await self._desk.page(self._who, at, MOST, FRAME, streams=True)
         self._behind = bool(page.texts)  # until there is nothing more, for pages are cut
         self._at = page.next
         return page if page.texts or page.lost else None

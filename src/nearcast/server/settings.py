@@ -65,7 +65,7 @@ class Settings:
     """Open streams and sockets: 429."""
     rate: float = 0.0
     """Requests a second of one key, with bursts of as many again: 429; 0 is no limit."""
-    send_buffer: int = 65_536
+    send_buffer: int = 32_768
     """Bytes that the system holds for a client that does not read."""
     tail_bytes: int = 32_768
     """Bytes of notifications kept in memory for a connected subscriber; older ones are on disk."""

@@ -21,7 +21,7 @@ from nearcast.server import events, subscribers, things
 from nearcast.server.auth import Principal, no_key
 from nearcast.server.desk import Desk, Page
 from nearcast.server.feeds import Who
-from nearcast.server.lines import Say, say_of
+from nearcast.server.lines import Say, room_of, say_of
 from nearcast.server.logs import log
 from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, mistake, problem_of
 from nearcast.server.reader import Reader
@@ -52,7 +52,8 @@ def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
         try:
             spoken = PROTOCOL if PROTOCOL in socket.scope["subprotocols"] else None
             await socket.accept(spoken)
-            await Connection(desk, socket, who, say_of(socket.scope)).run()
+            line = say_of(socket.scope), room_of(socket.scope)
+            await Connection(desk, socket, who, *line).run()
         except (WebSocketDisconnect, ClientDisconnected):
             pass
         finally:
@@ -82,12 +83,14 @@ class Connection:
     """One socket: a task that reads frames, one that sends what comes, and answers in between."""
 
     def __init__(
-        self, desk: Desk, socket: WebSocket, who: Principal | None, say: Say | None = None
-    ) -> None:
+        self, desk: Desk, socket: WebSocket, who: Principal | None, say: Say | None = None,
+        room: asyncio.Event | None = None,
+    ) -> None:  # fmt: skip
         self.desk = desk
         self.subscriber: str | None = None
         self._socket = socket
         self._say = say
+        self._line_is_free = room
         self._who = who
         self._greeted = False
         self._room = asyncio.Semaphore(_TOGETHER)
@@ -236,6 +239,8 @@ class Connection:
         if self._say is not None:
             reader.taking(partial(self._takes, reader, self._say))
         while not reader.ended:
+            if self._line_is_free is not None:  # what cannot be sent is better kept in the store
+                await self._line_is_free.wait()
             page = await reader.page()
             region, request = reader.region(), reader.request()
             if page is not None:

@@ -57,7 +57,9 @@ async def _stream(ask: Ask, reader: Reader) -> AsyncIterator[bytes]:
                 page = await reader.page()
                 if page is not None:
                     sent["sse"] += len(page.texts)
-                    yield _written(page)
+                    text = _written(page)
+                    del page  # it may be long until somebody reads the text
+                    yield text
                 elif said := _pushed(reader):
                     yield said
                 else:
