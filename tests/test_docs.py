@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 import nearcast
 from nearcast.index import registry
-from tests.served import serving
+from tests.served import make_keys, serving
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -22,6 +24,7 @@ PAGES = sorted(
     ]
 )
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Where examples that talk to a server think that it is.
 SERVER = "http://127.0.0.1:8642"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -73,6 +76,49 @@ def test_every_example_runs_with_a_server(
 ):
     with serving() as server:
         run(where, code.replace(SERVER, server.url))
+
+
+def curls(page: Path) -> list[str]:
+    """The commands of a page that ask a server, each with the lines it goes on in."""
+    found: list[str] = []
+    for block in SHELL.findall(page.read_text()):
+        for line in block.splitlines():
+            if line.startswith("curl "):
+                found.append(line)
+            elif found and line.startswith(" "):
+                found[-1] += f"\n{line}"
+    return found
+
+
+ASKING = [page for page in PAGES if curls(page)]
+
+
+def test_pages_of_what_a_server_serves_have_curl_and_python():
+    names = {page.name for page in ASKING}
+    assert names >= {"server.md", "client.md", "broker.md", "fences.md", "cpsl.md", "moving.md",
+                     "filters.md"}  # fmt: skip
+    with_python = {where.rpartition(":")[0] for where, code in examples() if SERVER in code}
+    assert {f"docs/{name}" for name in names} - with_python <= {"docs/server.md"}
+
+
+@pytest.mark.needs("curl")
+@pytest.mark.parametrize("page", ASKING, ids=lambda page: page.name)
+def test_every_curl_is_answered(page: Path, tmp_path: Path):
+    """With success, one after the other, as somebody would type them; streams end by time."""
+    (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\nmax-time = 60\n")
+    keyed = tmp_path / "keyed.db"
+    (key,) = make_keys(keyed, {"role": "admin"})
+    around = os.environ | {"CURL_HOME": str(tmp_path), "KEY": key}
+    with serving() as plain, serving(keyed) as guarded:
+        for command in curls(page):
+            server = guarded if "$KEY" in command else plain
+            asked = command.replace("localhost:8642", f"127.0.0.1:{server.port}")
+            asked = asked.replace("--max-time 5", "--max-time 1")
+            done = subprocess.run(
+                ["bash", "-c", asked], env=around, capture_output=True, text=True, check=False
+            )
+            out_of_time = 28 if "/stream" in asked else 0
+            assert done.returncode == out_of_time, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -86,7 +87,7 @@ def watched(folder: Path, *prefix: str, first: str = "", **settings: Any) -> Ite
     with (folder / "stderr.txt").open("w") as errors:
         process = subprocess.Popen(
             [*command, "--port", "0", "--store", str(store)], stdout=subprocess.PIPE,
-            stderr=errors, text=True, env=os.environ | environment,
+            stderr=errors, text=True, env=os.environ | environment, start_new_session=True,
         )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -97,8 +98,8 @@ def watched(folder: Path, *prefix: str, first: str = "", **settings: Any) -> Ite
         _wait_for(server)
         yield server
     finally:
-        if process.poll() is None:
-            process.kill()
+        if process.poll() is None:  # what traces it goes, too
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
