@@ -12,6 +12,7 @@ from nearcast.bench.experiments.base import settle
 from nearcast.bench.load.posts import _LATER, _answer
 from nearcast.bench.load.sockets import Sockets
 from nearcast.bench.runner import measure_all
+from nearcast.bench.serving.tiles import Tiles, pairs
 from nearcast.errors import BenchError
 
 
@@ -29,9 +30,9 @@ def test_a_server_is_measured_and_judged():
 
 def test_every_event_has_as_many_notifications_as_is_said():
     experiment = experiments.experiment("serve")
-    tiles = serve._Tiles(400, 4)
-    pairs = serve._pairs(settle(experiment, {"events": "50"}, quick=True), tiles)
-    assert len(pairs) == 50 * 4
+    tiles = Tiles(400, 4)
+    found = pairs(settle(experiment, {"events": "50"}, quick=True), tiles)
+    assert len(found) == 50 * 4
     wanted = {each.id: each for each in tiles.subscriptions()}
     assert len(wanted) == 400
     for tile in (0, 7, tiles.count - 1):

@@ -28,7 +28,10 @@ def request(method: str, path: str, body: Any = None) -> bytes:
 
 
 class Posts:
-    """Connections to one server, kept open."""
+    """Connections to one server, kept open.
+
+    `send` has requests answered; or `put` gives them, and `pump` goes on with what is waiting.
+    """
 
     def __init__(self, address: tuple[str, int], connections: int) -> None:
         self._selector = selectors.DefaultSelector()
@@ -36,38 +39,51 @@ class Posts:
         for line in self._lines:
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(line, selectors.EVENT_READ, line)
+        self._waiting: deque[bytes] = deque()
+        self._free = [*self._lines]
+        self._asked: dict[socket.socket, bytes] = {}
+        self._held: dict[socket.socket, bytes] = {}
+
+    def put(self, request: bytes) -> None:
+        """One request, over the first line that is free."""
+        self._waiting.append(request)
+        self._ask()
+
+    def _ask(self) -> None:
+        while self._waiting and self._free:
+            line = self._free.pop()
+            self._asked[line], self._held[line] = self._waiting.popleft(), b""
+            line.sendall(self._asked[line])
+
+    def pump(self, wait_s: float | None = 0.0) -> list[bytes]:
+        """The answers that are there, or come within a time."""
+        answers: list[bytes] = []
+        for key, _ in self._selector.select(wait_s):
+            line = key.data
+            whole, self._held[line] = _answer(self._held.get(line, b"") + line.recv(1 << 18))
+            if whole is None:
+                continue
+            if whole is _LATER:
+                self._waiting.append(self._asked[line])
+                time.sleep(_PAUSE_S)
+            else:
+                answers.append(whole)
+            self._free.append(line)
+            self._ask()
+        return answers
+
+    def drained(self) -> list[bytes]:
+        """The answers of all that waits."""
+        answers: list[bytes] = []
+        while len(self._free) < len(self._lines):
+            answers += self.pump(None)
+        return answers
 
     def send(self, requests: Iterable[bytes]) -> list[Any]:
         """What was answered, in any order; an answer that is no success is a BenchError."""
-        waiting = deque(requests)
-        answers: list[bytes] = []
-        held: dict[int, bytes] = {}
-        asked: dict[int, bytes] = {}
-
-        def ask(line: socket.socket) -> None:
-            asked[line.fileno()] = waiting.popleft()
-            line.sendall(asked[line.fileno()])
-
-        for line in self._lines[: len(waiting)]:
-            ask(line)
-            held[line.fileno()] = b""
-        while held:
-            for key, _ in self._selector.select():
-                line = key.data
-                whole, rest = _answer(held[line.fileno()] + line.recv(1 << 18))
-                held[line.fileno()] = rest
-                if whole is None:
-                    continue
-                if whole is _LATER:
-                    waiting.append(asked[line.fileno()])
-                    time.sleep(_PAUSE_S)
-                else:
-                    answers.append(whole)
-                if waiting:
-                    ask(line)
-                else:
-                    del held[line.fileno()]
-        return [json.loads(each) for each in answers]
+        self._waiting.extend(requests)
+        self._ask()
+        return [json.loads(each) for each in self.drained()]
 
     def close(self) -> None:
         """Hang up."""

@@ -1,0 +1,1 @@
+"""What `nearcast bench serve` does to a server, one kind of load a module."""
