@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from numbers import Integral
 from time import time_ns
 from typing import TypeAlias
@@ -81,16 +82,21 @@ def _parse(text: str, field: str) -> Micros:
             field, text, "write RFC 3339 with a zone, such as 2026-03-01T12:00:00Z"
         )
     day, clock, fraction, zone = found.groups()
-    leap = clock.endswith(":60")  # RFC 3339 allows leap seconds; datetime does not
     try:
-        moment = datetime.fromisoformat(
-            f"{day}T{clock[:-2] + '59' if leap else clock}{'+00:00' if zone in 'Zz' else zone}"
-        )
-        micros = (moment - _EPOCH) // _MICROSECOND
+        micros = _second(day, clock, zone)
     except (ValueError, OverflowError) as error:
         raise ValidationError(field, text, f"mend the date ({error})") from None
-    micros += 1_000_000 if leap else 0
     return micros + (int((fraction[1:] + "000000")[:6]) if fraction else 0)
+
+
+@lru_cache(1024)  # what comes at a time is of one second, or of few
+def _second(day: str, clock: str, zone: str) -> Micros:
+    """The instant without its fraction."""
+    leap = clock.endswith(":60")  # RFC 3339 allows leap seconds; datetime does not
+    moment = datetime.fromisoformat(
+        f"{day}T{clock[:-2] + '59' if leap else clock}{'+00:00' if zone in 'Zz' else zone}"
+    )
+    return (moment - _EPOCH) // _MICROSECOND + (1_000_000 if leap else 0)
 
 
 def to_datetime(micros: Micros) -> datetime:
@@ -105,8 +111,14 @@ def format_micros(micros: Micros) -> str:
     '1970-01-01T00:00:01.5Z'
     """
     whole, fraction = divmod(micros, 1_000_000)
-    text = (_EPOCH + timedelta(seconds=whole)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    text = _written(whole)
     return f"{text}.{fraction:06d}".rstrip("0") + "Z" if fraction else text + "Z"
+
+
+@lru_cache(1024)
+def _written(seconds: int) -> str:
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
 
 
 def system_now() -> Micros:

@@ -458,30 +458,39 @@ class Watch:
     def changes(self) -> list[KnownObject]:
         """The objects that changed since this was asked, as they are now. O(changes)."""
         gone, rows = self._tracks.changes()
-        return [KnownObject(*each, None) for each in gone] + [*map(self._known_object, rows)]
+        return [KnownObject(*each, None) for each in gone] + self._known_objects(rows)
 
-    def _known_object(self, track: int) -> KnownObject:
-        tables = self._arrays.tables
+    def _known_objects(self, tracks: Sequence[int]) -> list[KnownObject]:
+        if not tracks:
+            return []
+        columns = self._arrays.tables.tracks[[*tracks]][:, [t.T_HEAD, t.AT, t.SEQ, t.GONE]]
+        return [*map(self._known_object, tracks, columns.tolist())]
+
+    def _known_object(self, track: int, row: Sequence[int]) -> KnownObject:
+        pair, at, seq, gone = row
         known = self._tracks.objects[track]
         assert known is not None
-        visits = []
-        pair = int(tables.tracks[track, t.T_HEAD])
+        visits = [] if pair < 0 else self._visits(pair)
+        event = self._tracks.events[track]
+        return KnownObject(known[0].key, known[1], event, at, seq, gone, tuple(visits))
+
+    def _visits(self, pair: int) -> list[Visit]:
+        """Where an object is, or was and may be; from the first of its pairs on."""
+        tables, visits = self._arrays.tables, []
         while pair >= 0:
             row, state = tables.pairs[pair, [t.FENCE, t.STATE]].tolist()
             entered = int(tables.entered[pair])
             id, _ = self._roll.named(row)
             visits.append(Visit(id, bool(state & t.IN), entered, bool(state & t.DWELT)))
             pair = int(tables.pairs[pair, t.T_NEXT])
-        at, seq, gone = tables.tracks[track, [t.AT, t.SEQ, t.GONE]].tolist()
-        event = self._tracks.events[track]
-        return KnownObject(known[0].key, known[1], event, at, seq, gone, tuple(visits))
+        return visits
 
     def dump(self) -> Saved:
         """Everything it knows."""
         counters = self._arrays.tables.counters
         return Saved(
             tuple(self._known_fence(row) for row in self._roll.rows()),
-            tuple(self._known_object(i) for i, each in enumerate(self._tracks.objects) if each),
+            tuple(self._known_objects([i for i, each in enumerate(self._tracks.objects) if each])),
             int(counters[t.BEFORE]), int(counters[t.CLOSED]),
         )  # fmt: skip
 

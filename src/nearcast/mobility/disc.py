@@ -142,7 +142,7 @@ def _window(
         outer = known + s.radius * plane.stretch + 4 * cell
         if math.hypot(*centre) + 1.5 * outer <= plane.reach_m:
             return s.lattice.window(*centre, outer), centre, known
-    cell = max(min(s.grain / 4, size / 8), (half + s.radius / 2) / 48)
+    cell = max(min(s.grain / 4, size / 8), (half + s.radius / 2) / 32)
     known = half + 2 * cell
     outer = known + s.radius * 1.13 + 4 * cell
     reach = shift + 1.5 * outer

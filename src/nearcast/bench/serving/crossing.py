@@ -13,7 +13,7 @@ from nearcast.clock import format_micros, system_now
 __all__ = ["LINES", "crossing"]
 
 LINES, _MOST = 2, 1000
-_LIFE = 30_000_000  # microseconds that a position is live
+_LIFE = 600_000_000  # microseconds that a position is live
 
 
 def crossing(circles: _Circles) -> Task:
