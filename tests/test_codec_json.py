@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from nearcast.model.codec import (
     event_to_json,
     events_from_json,
     events_to_json,
+    features,
     fence_from_json,
     fence_to_json,
     subscription_from_json,
@@ -585,3 +587,36 @@ def test_the_package_has_what_it_lists():
     assert all(hasattr(codec, name) for name in codec.__all__)
     with pytest.raises(AttributeError):
         codec.nothing_of_the_kind  # noqa: B018
+
+
+@pytest.mark.parametrize("space", ["globe", "planar"])
+def test_a_plain_feature_is_read_as_any_other(monkeypatch: pytest.MonkeyPatch, space: Any):
+    def read(given: object) -> object:
+        try:
+            return features.feature_from_json(given, space=space)
+        except ValidationError as error:
+            return str(error)
+
+    plain: dict[str, Any] = {
+        "type": "Feature", "id": "e", "properties": {"a": 1, "b": None, "c": "x", "d": 1.5},
+        "geometry": {"type": "Point", "coordinates": [1, 2.5]},
+        "time": "2026-03-01T12:00:00.25+01:00", "expirytime": "2026-03-01T12:00:00Z",
+    }  # fmt: skip
+    changes: list[dict[str, Any]] = [
+        {}, {"id": 7}, {"id": ""}, {"id": "\ud800"}, {"type": "feature"}, {"time": 7},
+        {"time": "2026-02-30T12:00:00Z"}, {"expirytime": None}, {"source": "/shop"},
+        {"source": ""}, {"source": 7}, {"source": "nearcast"}, {"keywords": ["a"]},
+        {"start": "2026-03-01T10:00:00Z"}, {"text": "sale"}, {"odd": 1}, {"geometry": None},
+        {"properties": None}, {"properties": {"a": float("nan")}}, {"properties": {"a": [1]}},
+        {"properties": {"": 1}}, {"properties": {"a": 10**400}}, {"properties": {"a": True}},
+        {"geometry": {"type": "Point", "coordinates": [1]}},
+        {"geometry": {"type": "Point", "coordinates": [True, 1]}},
+        {"geometry": {"type": "Point", "coordinates": [1, 91]}},
+        {"geometry": {"type": "Point", "coordinates": [1, 2], "bbox": [1, 2, 1, 2]}},
+        {"geometry": {"type": "Circle", "coordinates": [1, 2]}},
+    ]  # fmt: skip
+    given = [plain | change for change in changes]
+    quick = [read(each) for each in given]
+    monkeypatch.setattr(features, "_plain", lambda *_: None)
+    assert quick == [read(each) for each in given]
+    assert sum(not isinstance(each, str) for each in quick) > 10

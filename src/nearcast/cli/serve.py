@@ -80,7 +80,7 @@ def serve(
         if settings.demo and origins["store"] == "default":
             folder = over.enter_context(TemporaryDirectory(prefix="nearcast-"))
             settings = replace(settings, store=f"sqlite:///{folder}/city.db")
-        _run(Running(settings))
+        _run(Running(settings, alone=True))
 
 
 def _run(server: Running) -> None:

@@ -49,16 +49,7 @@ __all__ = [
 Tags = Mapping[str, tuple[int, Key]]
 
 _ROUND, _CORNERS = ("lon", "lat", "radius_m"), ("xmin", "ymin", "xmax", "ymax")
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
-_MAKE = getattr(json.encoder, "c_make_encoder", None)
-#: What `_encoder` makes anew for every value, which takes longer than to write most of them.
-_parts = _MAKE and _MAKE(
-    None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, True
-)
-
-
-def _encode(value: Any) -> str:
-    return _encoder.encode(value) if _parts is None else "".join(_parts(value, 0))
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 def event_to_text(event: Event) -> str:
