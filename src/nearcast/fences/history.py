@@ -119,6 +119,8 @@ class History:
     ) -> Told:
         """Positions in order of time, none older than one before; what they bring.
 
+        Where no fence has timers, only those of one object have to be in order.
+
         `shapes` has the places of those, by row, that are not points.
         """
         count = len(tracks)

@@ -96,7 +96,7 @@ def shards_of(objects: Any, count: int) -> npt.NDArray[np.uint16]:
         spread: Any = mixed >> np.uint64(32)
     else:
         codes, uniques = coded(objects)
-        hashed = np.fromiter((zlib.crc32(who.encode()) for who in uniques), np.uint64, len(uniques))
+        hashed = np.fromiter(map(zlib.crc32, map(str.encode, uniques)), np.uint64, len(uniques))
         spread = hashed[codes]
     shards: npt.NDArray[np.uint16] = (spread % np.uint64(count)).astype(np.uint16)
     return shards

@@ -96,7 +96,7 @@ class TransitionStream:
         objects = column_of(positions, "object").dictionary_encode()
         groups, whose, tracks = _tracks(column_of(positions, "group"), objects)
         ats = _numbers(positions, "at")
-        order = _in_order(positions, tracks, ats)
+        order = _in_order(positions, tracks, ats, by_object=not standing.has_timers)
         history = History(standing, groups)
         xs, ys = _numbers(positions, "x"), _numbers(positions, "y")
         wide = column_of(positions, "geometry") if "geometry" in self.layout.optional else None
@@ -157,12 +157,14 @@ def _tracks(groups: Any, objects: Any) -> tuple[Any, Any, Any]:
     return keys // max(count, 1), keys % max(count, 1), tracks
 
 
-def _in_order(positions: Any, tracks: Any, ats: Any) -> Any:
+def _in_order(positions: Any, tracks: Any, ats: Any, *, by_object: bool) -> Any:
     """The rows in order of time; at one moment those of an object by offset, then id.
 
-    What is repeated comes once: rows with the same id, source, object, time and place.
+    With `by_object` one object after the other: where an object was, it finds most again in the
+    processor's caches, which halves the time. What is repeated comes once: rows with the same
+    id, source, object, time and place.
     """
-    order = np.lexsort((tracks, ats))
+    order = _sorted(ats, tracks) if by_object else np.lexsort((tracks, ats))
     same = (np.diff(tracks[order]) == 0) & (np.diff(ats[order]) == 0)
     if not same.any():
         return order
@@ -174,7 +176,8 @@ def _in_order(positions: Any, tracks: Any, ats: Any) -> Any:
     tied = positions.select(names).take(pa.array(rows))
     tied = tied.append_column("track", pa.array(tracks[rows]))
     tied = tied.append_column("at", pa.array(ats[rows]))
-    by = ["at", "track", *[name for name in ("offset", "id", "source") if name in names], "x", "y"]
+    main = ["track", "at"] if by_object else ["at", "track"]
+    by = [*main, *[name for name in ("offset", "id", "source") if name in names], "x", "y"]
     turned = pc.sort_indices(tied, [(name, "ascending") for name in by])
     rows = rows[turned.to_numpy()]
     tied = tied.take(turned).append_column("rank", pa.array(np.arange(len(rows))))
@@ -184,3 +187,11 @@ def _in_order(positions: Any, tracks: Any, ats: Any) -> Any:
     kept[first.column("rank_min").to_numpy()] = True
     order[several] = np.where(kept, rows, -1)
     return order[order >= 0]
+
+
+def _sorted(ats: Any, tracks: Any) -> Any:
+    """The rows by track, then by time; few tracks are sorted by radix."""
+    few = len(tracks) and tracks.max() <= np.iinfo(np.uint16).max
+    order = np.argsort(ats, kind="stable")
+    narrow = tracks.astype(np.uint16) if few else tracks
+    return order[np.argsort(narrow[order], kind="stable")]
