@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import repeat
 from math import isnan, nan
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, methodcaller
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -31,7 +31,7 @@ _MOST = 240  # bytes of an event above which it takes more room than a digest by
 _positive = (0.0).__add__  # a number as a float that is not −0.0
 
 _attributes, _keywords, _location = map(attrgetter, ("attributes", "keywords", "location"))
-_corner = attrgetter("x", "y")
+_corner, _values = attrgetter("x", "y"), methodcaller("values")
 
 Pick: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Any]]
 #: Digests of some events, made or to be made.
@@ -120,7 +120,10 @@ class Packed:
 
 def _packed(events: Sequence[Event]) -> bytes | None:
     """All that some events say beside their ids; None where marshal would not write it."""
-    names, values = [*map(tuple, map(_attributes, events))], [*map(_values, events)]
+    names, values = (
+        [*map(tuple, map(_attributes, events))],
+        [*map(tuple, map(_values, map(_attributes, events)))],
+    )
     forms: Any = names[0] if _alike(names) else names
     words: Any = [*map(_keywords, events)]
     words = words if any(words) else None
@@ -148,10 +151,6 @@ def _unpacked(said: bytes) -> list[Event]:
         attributes = dict(zip(names, given, strict=True))
         found.append(Event("-", attributes, () if words is None else words[row], at, *when))
     return found
-
-
-def _values(event: Event) -> tuple[Any, ...]:
-    return tuple(event.attributes.values())
 
 
 def _alike(values: list[Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter
+from types import NoneType
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ _FEW = 8  # events up to which columns take longer than one by one
 _id, _source, _location, _attributes, _keywords, _start, _end, _expires = map(
     attrgetter, ("id", "source", "location", "attributes", "keywords", "start", "end", "expires")
 )
+_x, _y = attrgetter("x"), attrgetter("y")
 I8 = npt.NDArray[np.int64]
 
 
@@ -152,12 +154,13 @@ class Outlook:
         """Whether all are small enough, at points that the space has, or nowhere."""
         many = max(map(len, map(_attributes, events))), max(map(len, map(_keywords, events)))
         places = [*map(_location, events)]
-        points = [place for place in places if type(place) is Point]
-        if max(many) > _MOST or len(points) + places.count(None) < len(places):
+        kinds = {*map(type, places)}
+        if max(many) > _MOST or not kinds <= {Point, NoneType}:
             return False
-        if self._space == "planar" or not points:
+        if self._space == "planar" or Point not in kinds:
             return True
-        x, y = np.array([point.x for point in points]), np.array([point.y for point in points])
+        points = places if len(kinds) == 1 else [place for place in places if place is not None]
+        x, y = (np.fromiter(map(of, points), np.float64, len(points)) for of in (_x, _y))
         return bool(np.abs(x).max() <= 180.0 and np.abs(y).max() <= 90.0)
 
     def _moments(self, starts: I8, ends: I8) -> I8 | None:

@@ -23,7 +23,8 @@ REMEMBERED = 100_000
 
 _TOGETHER = 512  # expired events that are kept as they are until their contents are
 _NOTHING: Mapping[str, tuple[bytes, Micros]] = MappingProxyType({})
-_key, _first = attrgetter("key"), itemgetter(0)
+_id, _key, _source = map(attrgetter, ("id", "key", "source"))
+_first = itemgetter(0)
 
 #: What a store knows of the past: by key, in the order of expiry, contents and until when.
 Known: TypeAlias = OrderedDict[str, tuple[bytes, Micros]]
@@ -56,8 +57,10 @@ class Past:
     def _load(self, known: Mapping[str, tuple[bytes, Micros]]) -> None:
         self._begin = 0
         """The number of the first that is kept."""
-        self._keys: deque[str] = deque(known)
-        self._untils: deque[Micros] = deque(until for _, until in known.values())
+        self._keys: list[str] = [*known]
+        self._untils: list[Micros] = [until for _, until in known.values()]
+        self._gone = 0
+        """How many of the first keys are forgotten, and not taken away yet."""
         self._numbers = {key: number for number, key in enumerate(known)}
         """By key, of the last event that had it; older ones are not remembered."""
         self._chunks: deque[tuple[int, Contents]] = deque()
@@ -75,7 +78,10 @@ class Past:
 
     def keep(self, events: Sequence[Event], untils: Sequence[Micros]) -> None:
         """Events have expired, in this order, and are remembered until a moment each."""
-        self._keep([*map(_key, events)], events, untils)
+        keys: list[str] = [*map(_id, events)]
+        if any(map(_source, events)) or (keys and min(keys) < "\1"):
+            keys = [*map(_key, events)]
+        self._keep(keys, events, untils)
 
     def keep_contents(
         self, keys: Sequence[str], contents: Sequence[bytes], untils: Sequence[Micros]
@@ -86,7 +92,7 @@ class Past:
     def _keep(
         self, keys: Sequence[str], what: Sequence[Event | bytes], untils: Sequence[Micros]
     ) -> None:
-        end = self._begin + len(self._keys)
+        end = self._end
         self._numbers.update(zip(keys, range(end, end + len(keys)), strict=True))
         self._keys += keys
         self._untils += untils
@@ -95,30 +101,32 @@ class Past:
             self._fold()
         while len(self._numbers) > REMEMBERED:
             self._drop(len(self._numbers) - REMEMBERED)
-        if len(self._keys) > _TOGETHER + 2 * len(self._numbers):  # most have had followers
+        if self._end - self._begin > _TOGETHER + 2 * len(self._numbers):  # most have had followers
             self._load(self.contents())
 
     def _fold(self) -> None:
         """Keep contents instead of the last ones."""
         fresh, self._fresh = self._fresh, []
-        events = [each for each in fresh if not isinstance(each, bytes)]
         made: Contents
-        if len(events) == len(fresh):
-            made = kept_contents(events)
-        else:
+        if bytes in {*map(type, fresh)}:
             made = [each if isinstance(each, bytes) else content_of(each) for each in fresh]
-        self._chunks.append((self._begin + len(self._keys) - len(fresh), made))
+        else:
+            made = kept_contents(fresh)  # type: ignore[arg-type]
+        self._chunks.append((self._end - len(fresh), made))
 
     def _drop(self, count: int) -> None:
         """Forget the first ones."""
-        if len(self._keys) - len(self._fresh) < count:
+        begin, end, first = self._begin, self._begin + count, self._gone
+        if self._end - len(self._fresh) < end:
             self._fold()
-        going = [self._keys.popleft() for _ in range(count)]
-        for _ in range(count):
-            self._untils.popleft()
-        numbers, end = self._numbers, self._begin + count
+        going = self._keys[first : first + count]
+        self._gone += count
+        if self._gone > _TOGETHER and 2 * self._gone > len(self._keys):
+            del self._keys[: self._gone], self._untils[: self._gone]
+            self._gone = 0
+        numbers = self._numbers
         known = [*map(numbers.pop, going, repeat(NEVER))]
-        if known != [*range(self._begin, end)]:  # some have had followers, which stay
+        if known != [*range(begin, end)]:  # some have had followers, which stay
             numbers.update((key, n) for key, n in zip(going, known, strict=True) if n >= end)
         self._begin = end
         chunks = self._chunks
@@ -126,7 +134,7 @@ class Past:
             chunks.popleft()
 
     def _content(self, number: int) -> bytes:
-        fresh = number - self._begin - len(self._keys) + len(self._fresh)
+        fresh = number - self._end + len(self._fresh)
         if fresh >= 0:
             found = self._fresh[fresh]
             return found if isinstance(found, bytes) else content_of(found)
@@ -136,25 +144,36 @@ class Past:
     def holds(self, event: Event, now: Micros) -> bool:
         """Whether an equal event has expired, and is remembered."""
         number = self._numbers.get(event.key)
-        if number is None or self._untils[number - self._begin] <= now:
+        if number is None or self._until(number) <= now:
             return False
         return self._content(number) == content_of(event)
 
     def forget(self, now: Micros) -> None:
         """Time has come to `now`."""
-        while self._untils and (self._untils[0] <= now or self._is_old()):
-            self._drop(1)
+        first = self._begin
+        while first < self._end and (self._until(first) <= now or self._is_old(first)):
+            first += 1
+        if first > self._begin:
+            self._drop(first - self._begin)
 
-    def _is_old(self) -> bool:
-        """Whether the first has been followed by another under its key."""
-        return self._numbers[self._keys[0]] != self._begin
+    @property
+    def _end(self) -> int:
+        """The number of the next one."""
+        return self._begin + len(self._keys) - self._gone
+
+    def _until(self, number: int) -> Micros:
+        return self._untils[number - self._begin + self._gone]
+
+    def _is_old(self, number: int) -> bool:
+        """Whether it has been followed by another under its key."""
+        return self._numbers[self._keys[number - self._begin + self._gone]] != number
 
     def contents(self) -> dict[str, tuple[bytes, Micros]]:
         """What is remembered, in the order of expiry. O(n)."""
         return {
             key: (self._content(number), until)
             for number, (key, until) in enumerate(
-                zip(self._keys, self._untils, strict=True), self._begin
+                zip(self._keys[self._gone :], self._untils[self._gone :], strict=True), self._begin
             )
             if self._numbers[key] == number
         }

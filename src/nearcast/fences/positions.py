@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
 _NO_ROWS = np.zeros(0, np.int32)
 _NO_STARTS = np.zeros(0, np.int64)
 _x, _y = attrgetter("x"), attrgetter("y")
+_attributes, _expires, _location = map(attrgetter, ("attributes", "expires", "location"))
 
 
 class Position(NamedTuple):
@@ -89,20 +90,22 @@ def columns_of(
 def of_points(positions: Positions, first: int, group: Group, tracks: Tracks) -> Columns | None:
     """Where one group counts everything: None if some positions are extended."""
     events, name = positions.events, group.key[0]
-    places = [event.location for event in events]
+    places = [*map(_location, events)]
     kinds = {*map(type, places)}
     if not kinds <= {Point, type(None)}:
         return None
     if kinds == {Point}:
-        values = [event.attributes.get(name) for event in events]
+        values = [*map(methodcaller("get", name), map(_attributes, events))]
         xs, ys = np.array([*map(_x, places)]), np.array([*map(_y, places)])
     else:
         values = [None if e.location is None else e.attributes.get(name) for e in events]
-        at = [(0.0, 0.0) if place is None else (place.x, place.y) for place in places]  # type: ignore[union-attr]
+        at = [(0.0, 0.0) if place is None else (place.x, place.y) for place in places]
         xs, ys = np.array(at).T.copy()
     rows = _rows(values, group, tracks)
     ats, nows = positions.ats, positions.nows
-    expires = [FOREVER if event.expires is None else event.expires for event in events]
+    expires = [*map(_expires, events)]
+    if None in expires:
+        expires = [FOREVER if at is None else at for at in expires]
     items = in_columns(rows, np.arange(len(rows)), first, ats, nows, expires)
     return Columns(items, xs, ys)
 
