@@ -137,6 +137,22 @@ def test_what_a_session_of_ours_has(spark: SparkSession):
     assert spark.range(3).count() == 3
 
 
+def test_a_brief_session_has_its_own_java(tmp_path: Path):
+    script = """
+from nearcast.spark import session
+made = session("brief", "local[1]", brief=True)
+beans = made._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+print([*beans.getInputArguments()])
+assert session("again", brief=True) is made
+made.stop()
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "-XX:TieredStopAtLevel=1" in said.stdout
+    assert "log4j2.configurationFile" in said.stdout
+
+
 def test_what_killed_processes_left_is_swept(tmp_path: Path):
     from nearcast.spark.shipping import _sweep
 

@@ -37,7 +37,7 @@ class Starting:
         from nearcast.spark.session import session
 
         # Spark's own 200 parts of everything are meant for clusters: here most would be empty.
-        return session(self._app, settings={_PARTS: 4 * jit.parallel_threads()})
+        return session(self._app, settings={_PARTS: 4 * jit.parallel_threads()}, brief=True)
 
     def session(self) -> Any:
         """The session, waited for or started now."""

@@ -42,6 +42,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+#: A third less time for a pipeline of a minute; what runs for long is better compiled well.
+_BRIEF = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 def session(
     app: str = "nearcast",
@@ -49,6 +52,7 @@ def session(
     *,
     remote: str | None = None,
     settings: Mapping[str, object] | None = None,
+    brief: bool = False,
 ) -> SparkSession:
     """The Spark session to work with: the running one if there is one, else a new one.
 
@@ -57,8 +61,10 @@ def session(
     is taken. `remote` (or `SPARK_REMOTE`) connects through Spark Connect, which needs no
     Java here unless it is `local[…]`, a server of one's own. In all other cases Spark runs
     on this machine (`master`, by default `local[*]`), with Java found or supplied
-    (`find_java`). `settings` stand above all defaults. Raises SparkError, before anything is
-    started, if there is no Java that Spark can use. A local start takes 3 to 10 seconds.
+    (`find_java`). `settings` stand above all defaults. `brief`: it will not live for more than a
+    minute or two, so that Java had better compile quickly than well. Raises SparkError, before
+    anything is started, if there is no Java that Spark can use. A local start takes 3 to 10
+    seconds.
     """
     try:
         running = _running()
@@ -70,7 +76,7 @@ def session(
     url = remote or os.environ.get("SPARK_REMOTE")
     if url and master is None:
         return _remote(url, app, {**_EVERYWHERE, **wanted})
-    return _started(app, master, wanted)
+    return _started(app, master, wanted, brief=brief)
 
 
 def _running() -> SparkSession | None:
@@ -124,7 +130,7 @@ def _remote(url: str, app: str, wanted: Mapping[str, str]) -> SparkSession:
     return made
 
 
-def _started(app: str, master: str | None, wanted: dict[str, str]) -> SparkSession:
+def _started(app: str, master: str | None, wanted: dict[str, str], *, brief: bool) -> SparkSession:
     from pyspark.sql import SparkSession
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
@@ -139,7 +145,7 @@ def _started(app: str, master: str | None, wanted: dict[str, str]) -> SparkSessi
         os.environ["JAVA_HOME"] = str(java.home)
     if local:
         _run_here()
-        ours |= _LOCAL | _logging()
+        ours |= _LOCAL | _logging() | (_BRIEF if brief else {})
     ours = {name: value for name, value in ours.items() if name not in defaults} | wanted
     builder: Any = SparkSession.builder.appName(app)
     if master is not None:
