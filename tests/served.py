@@ -26,11 +26,11 @@ def serving(store: str | Path = "memory:", **settings: Any) -> Iterator[Running]
     thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     try:
-        assert server.started.wait(60), server.error
+        assert server.started.wait(120), server.error
         yield server
     finally:
         server.stop()
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive()
 
 

@@ -24,7 +24,7 @@ def test_a_phone_says_again_what_a_busy_server_refused():
             return submit(*of, **more)
 
         with client.phone("ann") as phone:
-            told = phone.told(30)
+            told = phone.told(120)
             assert told is not None
             server.desk.core.submit = refuse  # type: ignore[method-assign]
             told.ack()

@@ -162,11 +162,11 @@ def test_fences_and_patterns_tell(http: httpx2.Client):
     http.post("/v1/events", json=feature("t1", 8.5, 47.4, truck="T1"))
     for n in range(2):
         http.post("/v1/events", json=feature(f"a{n}", type="alarm"))
-    told = pulled(http, "told", wait=5)["notifications"]
+    told = pulled(http, "told", wait=60)["notifications"]
     crossed = [each for each in told if each["subscription"] == "told yard"]
     assert [(each["transition"], each["object"]) for each in crossed] == [("enter", "T1")]
     while not (found := [each for each in told if each["parts"]]):
-        told += pulled(http, "told", wait=5, after=told[-1]["seq"])["notifications"]
+        told += pulled(http, "told", wait=60, after=told[-1]["seq"])["notifications"]
     assert found[0]["parts"] == ["a0", "a1"]
 
 
@@ -180,8 +180,10 @@ def test_a_mover_is_given_a_safe_region_and_told_what_is_near(http: httpx2.Clien
     region = SafeRegion.decode(b64decode(there.json()["safe_region"]))
     assert region.contains(Point(8.5, 47.4))
     http.post("/v1/events", json=feature("cafe", 8.5, 47.4) | {"keywords": ["cafe"]})
-    asked = pulled(http, "mo", wait=5)
-    assert asked["request"] is not None
+    began = time.monotonic()
+    assert pulled(http, "mo", wait=60)["request"] is not None
+    assert pulled(http, "mo", wait=0.2)["request"] is not None  # said already: it waits
+    assert time.monotonic() - began < 60
     there = http.put("/v1/subscribers/mo/place", json={"coordinates": [8.5, 47.4], "epoch": 2})
     assert [told["event"]["id"] for told in there.json()["notifications"]] == ["cafe"]
     assert [told["event"]["id"] for told in pulled(http, "mo")["notifications"]] == ["cafe"]
@@ -196,11 +198,12 @@ def test_a_pull_waits_for_what_comes(server: Running, http: httpx2.Client):
 
     def soon() -> None:
         time.sleep(0.3)
-        httpx2.post(f"{server.url}/v1/events", json=feature("late") | {"keywords": ["late"]})
+        httpx2.post(f"{server.url}/v1/events", json=feature("late") | {"keywords": ["late"]},
+                    timeout=120)  # fmt: skip
 
     thread = threading.Thread(target=soon)
     thread.start()
-    assert len(pulled(http, "late", wait=30)["notifications"]) == 1
+    assert len(pulled(http, "late", wait=60)["notifications"]) == 1
     thread.join()
 
 

@@ -96,9 +96,9 @@ def test_the_frames_are_those_of_the_document(server: Running):
     with connect(url) as end:
 
         def hear(type: str) -> None:
-            frame = json.loads(end.recv(timeout=30))
+            frame = json.loads(end.recv(timeout=120))
             while frame["type"] != type:
-                frame = json.loads(end.recv(timeout=30))
+                frame = json.loads(end.recv(timeout=120))
             fits(frame, messages[type]["payload"], document["components"])
 
         around = {"id": "frames", "region": {"type": "Around", "radius_m": 50}}

@@ -30,7 +30,7 @@ OUT = {"welcome", "notifications", "region", "request", "done", "error"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    with watched(tmp_path_factory.mktemp("fuzz"), head_s=2, body_s=2, stop_s=1) as running:
+    with watched(tmp_path_factory.mktemp("fuzz"), stop_s=1) as running:
         yield running
 
 

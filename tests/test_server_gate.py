@@ -22,7 +22,7 @@ MB = 1 << 20
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with serving(head_s=1.5, body_s=1.5, max_head=20_000, max_body=100_000) as running:
+    with serving(head_s=3, body_s=3, max_head=20_000, max_body=100_000) as running:
         yield running
 
 
@@ -110,7 +110,7 @@ def test_a_request_behind_another_one_has_its_own_time(server: Running):
         for _ in range(4):
             end.sendall(ask)
             assert answer(end)[0] == 200
-            time.sleep(0.6)  # longer than `head_s` in all
+            time.sleep(0.9)  # longer than `head_s` in all
         end.sendall(ask + ask[:10])
         assert answer(end)[0] == 200
         is_problem(answer(end), 408)

@@ -45,7 +45,7 @@ def ready(line: str) -> str:
     """The address in a first line, once it answers."""
     found = re.search(r"http://\S+:\d+", line)
     assert found, line
-    for _ in range(600):
+    for _ in range(2400):
         try:
             if httpx2.get(f"{found[0]}/readyz", verify=False).status_code == 200:
                 return found[0]
@@ -64,18 +64,18 @@ def test_a_process_from_its_first_line_to_its_last(tmp_path: Path):
             http.put("/v1/subscriptions/s", json={"subscriber": "ann"})
             assert http.post("/v1/events", json=feature("e1")).status_code == 200
             with process("--store", store) as (second, nothing):
-                _, said = second.communicate(timeout=60)
+                _, said = second.communicate(timeout=120)
                 assert (second.returncode, nothing) == (2, "")
                 assert "in use by another process" in said
             with process("--store", f"{tmp_path}/q.db", "--port", url.rpartition(":")[2]) as (
                 second,
                 nothing,
             ):
-                _, said = second.communicate(timeout=60)
+                _, said = second.communicate(timeout=120)
                 assert (second.returncode, nothing) == (2, "")
                 assert "in use" in said
         running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=60)
+        running.communicate(timeout=120)
         assert running.returncode == 0
         assert not (tmp_path / "p.db-socket").exists()
     with process("--store", store) as (running, line):
@@ -89,7 +89,7 @@ def test_a_process_from_its_first_line_to_its_last(tmp_path: Path):
     with process("--store", store) as (running, line):
         ready(line)
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=60)
+        running.communicate(timeout=120)
         assert running.returncode == 0
 
 
@@ -109,13 +109,13 @@ def test_nothing_leaves_before_its_commit(tmp_path: Path):
         http.put("/v1/subscriptions/s", json={"subscriber": "ann"})
         with connect(server.url.replace("http", "ws") + "/v1/socket") as end:
             end.send('{"type": "hello", "subscriber": "ann"}')
-            assert json.loads(end.recv(timeout=30))["type"] == "welcome"
+            assert json.loads(end.recv(timeout=120))["type"] == "welcome"
             database = server.house.database
             assert database is not None
             flush, go = database.flush, threading.Event()
 
             def held() -> None:
-                assert go.wait(30)
+                assert go.wait(120)
                 flush()
 
             database.flush = held  # type: ignore[method-assign]
@@ -128,9 +128,9 @@ def test_nothing_leaves_before_its_commit(tmp_path: Path):
                 end.recv(timeout=0.5)
             assert answers == []
             go.set()
-            told = json.loads(end.recv(timeout=30))["notifications"]
+            told = json.loads(end.recv(timeout=120))["notifications"]
             assert [each["event"]["id"] for each in told] == ["e1"]
-            asking.join(30)
+            asking.join(120)
             assert answers[0]["accepted"] == 1
 
 
@@ -148,7 +148,7 @@ def test_a_failed_commit_ends_it_and_what_was_answered_is_there(tmp_path: Path):
         answer = http.post("/v1/events", json=feature("lost"))
         assert answer.status_code == 503
         assert "the disk is full" in answer.json()["detail"]
-        for _ in range(100):
+        for _ in range(2400):
             if server.error is not None:
                 break
             time.sleep(0.05)
@@ -180,7 +180,7 @@ def test_a_client_that_never_reads_costs_little_and_holds_up_nobody(tmp_path: Pa
 
 def test_a_city_lives_in_it(tmp_path: Path):
     with serving(tmp_path / "c.db", demo=True) as server, client(server) as http:
-        for _ in range(600):
+        for _ in range(1200):
             if server.city is not None and http.get("/v1/events?limit=1").json()["features"]:
                 break
             time.sleep(0.1)

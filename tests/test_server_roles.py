@@ -208,12 +208,18 @@ def test_without_keys_other_sites_are_refused():
         assert "access-control-allow-origin" not in http.get("/v1/log").headers
 
 
-def test_a_rate_is_kept(tmp_path: Path):
-    (key,) = make_keys(tmp_path / "r.db", {"role": "admin"})
-    with serving(tmp_path / "r.db", rate=2.0) as server, client(server, key) as http:
-        seen = [http.get("/v1/keys").status_code for _ in range(10)]
-        assert seen[:4] == [200] * 4
-        assert 429 in seen
+def test_a_rate_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = 1000.0
+    monkeypatch.setattr("nearcast.server.limits.monotonic", lambda: now)
+    one, other = make_keys(tmp_path / "r.db", {"role": "admin"}, {"role": "admin"})
+    with serving(tmp_path / "r.db", rate=2.0) as server, client(server, one) as http:
+        seen = [http.get("/v1/keys") for _ in range(6)]
+        assert [each.status_code for each in seen] == [200] * 4 + [429] * 2
+        assert int(seen[-1].headers["retry-after"]) >= 1
+        with client(server, other) as another:  # each key has its own
+            assert another.get("/v1/keys").status_code == 200
+        now += 1.0
+        assert [http.get("/v1/keys").status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_counts_are_bounded(tmp_path: Path):

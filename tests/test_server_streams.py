@@ -33,7 +33,9 @@ def http(server: Running) -> Iterator[httpx2.Client]:
 def socket(server: Running, key: str | None = None) -> ClientConnection:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     url = server.url.replace("http", "ws") + "/v1/socket"
-    return connect(url, subprotocols=["nearcast.v1"], additional_headers=headers)  # type: ignore[list-item]
+    return connect(
+        url, subprotocols=["nearcast.v1"], additional_headers=headers, open_timeout=120  # type: ignore[list-item]
+    )  # fmt: skip
 
 
 class Talk:
@@ -53,7 +55,7 @@ class Talk:
                 self.waiting.remove(known)
                 return known
         while True:
-            frame: dict[str, Any] = json.loads(self.end.recv(timeout=30))
+            frame: dict[str, Any] = json.loads(self.end.recv(timeout=120))
             if frame["type"] in types:
                 return frame
             assert frame["type"] != "error", frame
@@ -81,7 +83,7 @@ def messages(server: Running, who: str, count: int, after: str | None = None) ->
     headers = {} if after is None else {"Last-Event-ID": after}
     found: list[Any] = []
     url = f"{server.url}/v1/subscribers/{who}/stream"
-    with httpx2.stream("GET", url, headers=headers, timeout=30) as answer:
+    with httpx2.stream("GET", url, headers=headers, timeout=120) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         fields: dict[str, str] = {}
         for line in answer.iter_lines():
@@ -244,7 +246,7 @@ def test_a_socket_asks_for_a_key(tmp_path: Path):
                 talk.say("hello", **said)
                 assert talk.hear("error")["problem"]["status"] == 401
                 with pytest.raises(ConnectionClosed):
-                    end.recv(timeout=30)
+                    end.recv(timeout=120)
 
 
 def test_streams_go_on_where_they_were_after_a_restart(tmp_path: Path):
@@ -257,7 +259,7 @@ def test_streams_go_on_where_they_were_after_a_restart(tmp_path: Path):
             assert talk.hear("notifications")["next"] == 3
             server.stop()
             with pytest.raises(ConnectionClosed):
-                end.recv(timeout=30)
+                end.recv(timeout=120)
     with serving(tmp_path / "r.db") as server, client(server) as http:
         send(http, "ann", 4)
         assert [id for id, _, _ in messages(server, "ann", 2, after="2")] == ["3", "4"]

@@ -92,6 +92,8 @@ class Feeds:
         self._feeds: dict[tuple[str, str], Feed] = {}
         """By tenant and subscriber: a `Who`, or what is equal to one."""
         self._asked: dict[Who, int] = {}
+        self._pulled: dict[Who, int] = {}
+        """Of those, what a pull has told."""
         self.ended = False
 
     def __len__(self) -> int:
@@ -118,6 +120,14 @@ class Feeds:
         """The report that a subscriber is asked for must have a number above this; None: none."""
         return self._asked.get(who)
 
+    def news(self, who: Who) -> bool:
+        """Whether a report is asked for, and nobody was told so by this; once for each."""
+        asked = self._asked.get(who)
+        if asked is None or self._pulled.get(who) == asked:
+            return False
+        self._pulled[who] = asked
+        return True
+
     def end(self) -> None:
         """The server stops: everybody who waits is told."""
         self.ended = True
@@ -138,7 +148,8 @@ class Feeds:
                     woken[feed.who] = feed
             for subscriber, region in reply.safe_regions.items():
                 who = Who(tenant, subscriber)
-                self._asked.pop(who, None)
+                if self._asked.pop(who, None) is not None:
+                    self._pulled.pop(who, None)
                 if who in self._feeds:
                     woken[who] = self._feeds[who]
                     for listener in woken[who].listeners:
