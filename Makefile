@@ -15,7 +15,7 @@ SOURCES := src tests
 
 # Tests of compiled code: they run a second time as plain Python, which coverage can see into.
 KERNEL_TESTS := $(wildcard $(addprefix tests/test_,conformance*.py matcher*.py kernels*.py index*.py))
-SOAK_TESTS   := $(addprefix tests/test_,faults.py server_kills.py server_simulated.py server_fuzz.py)
+SOAK_TESTS   := $(addprefix tests/test_,faults.py server_faults.py server_kills.py server_simulated.py server_fuzz.py)
 KERNEL_CODE  := $(addprefix --cov=nearcast.,kernels index matcher)
 
 # `--group` needs pip 25.1, and the pip that comes with Python may be older.

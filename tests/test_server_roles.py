@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from nearcast.server.documents import openapi
 from nearcast.server.operations import OPERATIONS, Operation
 from nearcast.server.run import Running
 from nearcast.server.schemas import SCHEMAS
+from nearcast.server.socket import FRAMES
 from tests.served import client, feature, make_keys, serving
 
 #: What design and docs promise, apart from the table in the code.
@@ -245,3 +247,67 @@ def test_no_key_is_logged_or_documented(house: tuple[Running, Keys], capfd: Any)
     assert keys["admin"] not in said
     assert "nck_…" in said
     assert set(openapi()["paths"]) == {each.path for each in OPERATIONS}
+
+
+def test_every_frame_of_a_subscriber_is_about_its_own(house: tuple[Running, Keys], by: Any):
+    """What may not be said is 403, what is another's is not there, a taken id is 409."""
+    server, keys = house
+    bobs = SCHEMAS["Subscription"]["example"] | {"id": "bob's", "subscriber": "bob"}
+    assert by["admin"].put("/v1/subscriptions/bob's", json=bobs).status_code == 201
+    fence = SCHEMAS["Fence"]["example"] | {"id": "f", "subscriber": "bob"}
+    composite = SCHEMAS["Composite"]["example"] | {"id": "c", "subscriber": "bob"}
+    mine = {"subscriber": "ann"}
+    frames: list[tuple[dict[str, Any], int | None]] = [
+        ({"type": "publish", "event": feature("e")}, 403),
+        ({"type": "publish", "events": [feature("e")]}, 403),
+        ({"type": "retract", "id": "e"}, 403),
+        ({"type": "place", "subscriber": "bob", "coordinates": [0, 0]}, 404),
+        ({"type": "ack", "subscriber": "bob", "upto": 0}, 404),
+        ({"type": "subscribe", "subscription": bobs}, 403),
+        ({"type": "subscribe", "subscription": bobs | mine}, 409),
+        ({"type": "fence", "fence": fence}, 403),
+        ({"type": "fence", "fence": fence | mine | {"id": "bob's"}}, 409),
+        ({"type": "composite", "composite": composite}, 403),
+        ({"type": "composite", "composite": composite | mine | {"id": "bob's"}}, 409),
+        ({"type": "unsubscribe", "id": "bob's"}, 404),
+        ({"type": "ping"}, None),
+    ]
+    assert {said["type"] for said, _ in frames} | {"hello"} == set(FRAMES)
+    headers = {"Authorization": f"Bearer {keys['ann']}"}
+    url = server.url.replace("http", "ws") + "/v1/socket"
+    with connect(url, additional_headers=headers, open_timeout=120) as end:
+        end.send('{"type": "hello"}')
+        assert json.loads(end.recv(timeout=120))["subscriber"] == "ann"
+        for ref, (said, status) in enumerate(frames):
+            end.send(json.dumps(said | {"ref": ref}))
+            while (heard := json.loads(end.recv(timeout=120))).get("ref") != ref:
+                pass
+            found = heard["problem"]["status"] if heard["type"] == "error" else None
+            assert found == status, (said, heard)
+    assert by["bob"].delete("/v1/subscriptions/bob's").status_code == 204
+
+
+def test_keys_are_digests_on_the_disk(house: tuple[Running, Keys]):
+    server, keys = house
+    files = [path for path in Path(server.settings.store).parent.iterdir() if path.is_file()]
+    kept = b"".join(path.read_bytes() for path in files)
+    assert len(kept) > 10_000
+    assert not any(key.encode() in kept for key in keys.values())
+
+
+def test_a_key_in_a_url_is_none(house: tuple[Running, Keys], by: Any):
+    _, keys = house
+    assert by["nobody"].get(f"/v1/log?key={keys['admin']}").status_code == 401
+    assert by["nobody"].get("/v1/log", params={"authorization": keys["admin"]}).status_code == 401
+
+
+def test_cors_is_off(house: tuple[Running, Keys], by: Any):
+    """No page of another site reads an answer: neither of a request nor of a preflight."""
+    origin = {"Origin": "https://evil.example"}
+    asked = origin | {"Access-Control-Request-Method": "PUT"}
+    for answer in (
+        by["admin"].get("/v1/log", headers=origin),
+        by["admin"].options("/v1/subscriptions/s", headers=asked),
+        by["nobody"].get("/healthz", headers=origin),
+    ):
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
