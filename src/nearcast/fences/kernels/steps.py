@@ -90,12 +90,14 @@ def _near(s, group, x, y, found, globe):
     return at_point(s.slots, s.entries, s.groups[group, MASK], 2 * group, x, y, found)
 
 
-@inlined
-def _judge(s, kind, offset, x, y, found, count, met, written, globe):
+@kernel
+def _judge(tables, kind, offset, x, y, found, count, met, written, globe):
     """Write the fences among those found that a position meets behind `written`; where they end.
 
-    One that doubts, and has the position within its margin, is written as its complement.
+    One that doubts, and has the position within its margin, is written as its complement. (Like
+    `_step` no part of those that call it: it would be compiled once more for each of them.)
     """
+    s = Tables(*unpack_tables(tables))
     for i in range(count):
         fence = np.int64(found[i])
         if meets(s, fence, kind, offset, x, y, globe):
@@ -139,9 +141,8 @@ def locate(tables, items, xs, ys, starts, rows, first, stop, globe):
             larger = np.empty(2 * (written + count), np.int32)
             larger[:written] = met[:written]
             met = larger
-        written = _judge(
-            s, items[i, I_KIND], items[i, I_OFFSET], xs[i], ys[i], found, count, met, written, globe
-        )
+        kind, offset = items[i, I_KIND], items[i, I_OFFSET]
+        written = _judge(tables, kind, offset, xs[i], ys[i], found, count, met, written, globe)
         ends[i - first] = written
     return ends, met
 
@@ -184,9 +185,10 @@ def _cross(s, track, x, y, globe, count, at, step, seq):
 # --- what they bring ------------------------------------------------------------------------------
 
 
-@inlined
-def _step(s, item, x, y, met, first, stop, globe):
+@kernel
+def _step(tables, item, x, y, met, first, stop, globe):
     """A position that meets these fences."""
+    s = Tables(*unpack_tables(tables))
     track, at, step = item[I_TRACK], item[I_AT], item[I_STEP]
     kind, offset = item[I_KIND], item[I_OFFSET]
     group = s.tracks[track, T_GROUP]
@@ -293,7 +295,7 @@ def run(tables, items, xs, ys, ends, met, begin, first, stop, globe):
         if items[i, I_TRACK] < 0:  # no position: time has gone on
             continue
         here = 0 if i == begin else ends[i - begin - 1]
-        lacking = _step(s, items[i], xs[i], ys[i], met, here, ends[i - begin], globe)
+        lacking = _step(tables, items[i], xs[i], ys[i], met, here, ends[i - begin], globe)
         if lacking:
             return i, lacking
     lacking = DONE
@@ -319,11 +321,11 @@ def one(tables, track, at, now, seq, expires, x, y, globe):
     if count > len(s.found):
         return lacks(s, MORE_FOUND, count)
     met = s.found
-    stop = _judge(s, POINT, 0, x, y, s.found, count, met, 0, globe)
+    stop = _judge(tables, np.int64(POINT), np.int64(0), x, y, s.found, count, met, 0, globe)
     item = np.empty(ITEM_COLUMNS, np.int64)
     item[I_TRACK], item[I_STEP], item[I_AT], item[I_NOW] = track, 1, at, now
     item[I_SEQ], item[I_EXPIRES], item[I_KIND], item[I_OFFSET] = seq, expires, POINT, 0
-    lacking = _step(s, item, x, y, met, 0, stop, globe)
+    lacking = _step(tables, item, x, y, met, np.int64(0), stop, globe)
     if lacking:
         return lacking
     lacking = fire_due(s, 2) if is_due(s) else DONE
