@@ -169,6 +169,13 @@ def test_metrics_count(server: Running):
     assert "nearcast_commit_seconds_bucket" in text
     assert 'nearcast_kept{what="live_events"}' in text
     assert 'path="/v1/events",status="200"' in text
+    for name in (
+        "nearcast_notifications_total", "nearcast_calling_seconds_bucket", "nearcast_queue_calls",
+        "nearcast_queue_seconds", 'nearcast_delivered_total{transport="sse"}',
+        'nearcast_waiting{transport="websocket"}', 'nearcast_kept{what="index_bytes"}',
+        "nearcast_mistakes_total",
+    ):  # fmt: skip
+        assert name in text
 
 
 def test_a_full_queue_says_when_to_come_again(server: Running):

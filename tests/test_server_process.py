@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from websockets.sync.client import connect
 
 from nearcast.errors import StoreError
+from nearcast.server.core import Answer
 from tests.served import client, feature, serving
 
 
@@ -159,6 +160,44 @@ def test_a_failed_commit_ends_it_and_what_was_answered_is_there(tmp_path: Path):
         assert http.post("/v1/events", json=feature("lost")).json()["accepted"] == 1
 
 
+def test_who_is_asked_to_stop_answers_what_was_asked_before(tmp_path: Path):
+    """Calls that wait are made and answered, then it ends, and they are there afterwards."""
+    statuses: list[int] = []
+    with serving(tmp_path / "g.db", stop_s=60.0) as server:
+        port = server.port
+        held, go = threading.Event(), threading.Event()
+
+        def hold(_: Any) -> Answer:
+            held.set()
+            assert go.wait(120)
+            return Answer(None)
+
+        loop = server.desk.core._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(server.desk.core.submit, "", hold)
+        assert held.wait(120)
+
+        def post(id: str) -> None:
+            with client(server) as http:
+                statuses.append(http.post("/v1/events", json=feature(id)).status_code)
+
+        asking = [threading.Thread(target=post, args=(f"e{n}",)) for n in range(5)]
+        for thread in asking:
+            thread.start()
+        while server.desk.core.calls < 6:
+            time.sleep(0.01)
+        server.stop()
+        with suppress(ConnectionRefusedError):
+            while True:  # nobody new is let in, sooner or later
+                socket.create_connection(("127.0.0.1", port)).close()
+        go.set()
+        for thread in asking:
+            thread.join(120)
+        assert statuses == [200] * 5
+    with serving(tmp_path / "g.db") as server, client(server) as http:
+        assert len(http.get("/v1/log").json()["events"]) == 5
+
+
 def test_a_client_that_never_reads_costs_little_and_holds_up_nobody(tmp_path: Path):
     with serving(tmp_path / "d.db") as server, client(server) as http:
         http.put("/v1/subscriptions/s", json={"subscriber": "ann"})
@@ -174,6 +213,9 @@ def test_a_client_that_never_reads_costs_little_and_holds_up_nobody(tmp_path: Pa
             sent = re.search(r'delivered_total\{transport="sse"\} (\S+)', figures)
             assert sent
             assert float(sent[1]) < 3000  # 2 MB were told, and most of it waits on disk
+            waits = re.search(r'waiting\{transport="sse"\} (\S+)', figures)
+            assert waits
+            assert float(waits[1]) == 3000 - float(sent[1])
             page = http.get("/v1/subscribers/ann/notifications?after=2999").json()
             assert [each["seq"] for each in page["notifications"]] == [3000]
 

@@ -60,6 +60,10 @@ class Reading:
         """How many things a subscriber has."""
         return self._outlet.store.count(subscriber)
 
+    def last(self, subscriber: str) -> int:
+        """The number of the last notification to somebody; 0 if there was none."""
+        return self._outlet.last(subscriber)
+
     def cursor(self, subscriber: str) -> int:
         """The number up to which a subscriber has acknowledged."""
         return self._outlet.store.cursor(subscriber)

@@ -35,6 +35,9 @@ class Listener:
     """Somebody who waits at a feed. Woken, it looks for itself what there is."""
 
     feed: Feed
+    transport: str = "pull"
+    at: int | None = None
+    """The number up to which everything was sent; None: it begins after what is acknowledged."""
     takes: Callable[[], bool] | None = None
     """Takes what there is at once, where there is nothing to wait for; False: it must be woken."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,6 +102,15 @@ class Feeds:
     def __len__(self) -> int:
         """How many listen."""
         return sum(len(feed.listeners) for feed in self._feeds.values())
+
+    def places(self) -> list[tuple[str, str, str, int]]:
+        """Who follows a feed: its tenant and subscriber, by what transport, and how far it is."""
+        return [
+            (*feed.who, each.transport, each.at)
+            for feed in self._feeds.values()
+            for each in feed.listeners
+            if each.at is not None
+        ]
 
     def listen(self, who: Who) -> Listener:
         """Begin to listen; `leave` ends it."""

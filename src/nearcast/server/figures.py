@@ -56,6 +56,10 @@ class Figures:
         )
         self.listening = Gauge("nearcast_listening", "Who follows a feed", registry=registry)
         self.streams = Gauge("nearcast_streams", "Open streams and sockets", registry=registry)
+        self.waiting = Gauge(
+            "nearcast_waiting", "Notifications to be sent over open connections", ["transport"],
+            registry=registry,
+        )  # fmt: skip
         self.kept = Gauge("nearcast_kept", "What is kept", ["what"], registry=registry)
 
     def turned(self, turn: Turn) -> None:

@@ -26,13 +26,13 @@ class Reader:
     it comes once and in order; what is beyond retention comes as a count (`Page.lost`).
     """
 
-    def __init__(self, desk: Desk, who: Who, after: int | None) -> None:
+    def __init__(self, desk: Desk, who: Who, after: int | None, transport: str) -> None:
         self._desk = desk
         self._who = who
-        self._at = after
         self._behind = True
         self._idle = False
         self._listener = desk.feeds.listen(who)
+        self._listener.at, self._listener.transport = after, transport
 
     def __enter__(self) -> Reader:
         return self
@@ -47,9 +47,9 @@ class Reader:
 
     async def start(self) -> int:
         """The number behind which it begins."""
-        if self._at is None:
-            self._at = await self._desk.core.look(self._who.tenant, self._cursor)
-        return self._at
+        if self._listener.at is None:
+            self._listener.at = await self._desk.core.look(self._who.tenant, self._cursor)
+        return self._listener.at
 
     def _cursor(self, broker: Service) -> Answer:
         return Answer(broker.reading.cursor(self._who.subscriber))
@@ -85,19 +85,19 @@ class Reader:
 
     def at_hand(self) -> Page | None:
         """What comes next, if that is in the tail; `took` says that it was sent."""
-        assert self._at is not None
+        assert self._listener.at is not None
         feed = self._listener.feed
-        found = feed.after(self._at, MOST)
+        found = feed.after(self._listener.at, MOST)
         if not found:
             self._behind = found is None
             return None
         if feed.size > FRAME:
             found = fitting(found, FRAME)
-        return Page(found, self._at + len(found))
+        return Page(found, self._listener.at + len(found))
 
     def took(self, page: Page) -> None:
         """A page of the tail is on its way."""
-        self._at = page.next
+        self._listener.at = page.next
         if page.next < self._listener.feed.last:  # there is more at once
             self._listener.woken.set()
 
@@ -113,7 +113,7 @@ class Reader:
                 return found
         page = await self._desk.page(self._who, at, MOST, FRAME, streams=True)
         self._behind = bool(page.texts)  # until there is nothing more, for pages are cut
-        self._at = page.next
+        self._listener.at = page.next
         return page if page.texts or page.lost else None
 
     @property

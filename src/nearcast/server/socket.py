@@ -200,7 +200,7 @@ class Connection:
             return
         who.must_see(subscriber)
         self.subscriber = subscriber
-        reader = Reader(self.desk, Who(who.tenant, subscriber), after)
+        reader = Reader(self.desk, Who(who.tenant, subscriber), after, "websocket")
         try:
             await self._welcome(await reader.start())
         except BaseException:

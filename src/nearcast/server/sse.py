@@ -29,7 +29,7 @@ async def get_stream(ask: Ask) -> Response:
     ask.who.must_see(ask.id)
     after = _after(ask)
     ask.desk.limits.opened()
-    reader = Reader(ask.desk, Who(ask.who.tenant, ask.id), after)
+    reader = Reader(ask.desk, Who(ask.who.tenant, ask.id), after, "sse")
     try:
         await reader.start()
     except BaseException:

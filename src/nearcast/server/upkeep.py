@@ -10,7 +10,7 @@ from starlette.responses import Response
 from nearcast.clock import format_micros, system_now
 from nearcast.errors import StoreError, ValidationError
 from nearcast.server.core import Answer
-from nearcast.server.desk import Ask, answer
+from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.figures import CONTENT_TYPE_LATEST
 from nearcast.server.problems import Problem
 from nearcast.storage.sqlite import Keys
@@ -41,15 +41,27 @@ async def metrics(ask: Ask) -> Response:
         raise Problem(403, "only the default tenant's admins see the whole server", "tenant",
                       ask.who.tenant, "ask whoever keeps the server")  # fmt: skip
     desk, figures = ask.desk, ask.desk.metrics
-    kept = await desk.look(ask.who, lambda _: desk.house.kept())
+    places = desk.feeds.places()
+    kept, waiting = await desk.look(ask.who, lambda _: (desk.house.kept(), _waiting(desk, places)))
     for what, count in kept.items():
         figures.kept.labels(what).set(count)
+    for transport, count in waiting.items():
+        figures.waiting.labels(transport).set(count)
     figures.queue.set(desk.core.calls)
     figures.expected.set(desk.core.expected_s)
     figures.listening.set(len(desk.feeds))
     figures.streams.set(desk.limits.streams)
     figures.broke = desk.core.mistakes
     return Response(figures.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _waiting(desk: Desk, places: list[tuple[str, str, str, int]]) -> dict[str, int]:
+    """How many notifications are still to be sent over connections that are open."""
+    found = {"sse": 0, "websocket": 0}
+    for tenant, subscriber, transport, at in places:
+        last = desk.house.broker(tenant).reading.last(subscriber)
+        found[transport] += max(0, last - at)
+    return found
 
 
 def _keys(ask: Ask) -> Keys:
