@@ -35,14 +35,34 @@ class Posts:
 
     def __init__(self, address: tuple[str, int], connections: int) -> None:
         self._selector = selectors.DefaultSelector()
-        self._lines = [socket.create_connection(address) for _ in range(connections)]
-        for line in self._lines:
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(line, selectors.EVENT_READ, line)
+        self._address = address
+        self._lines = [self._opened() for _ in range(connections)]
         self._waiting: deque[bytes] = deque()
         self._free = [*self._lines]
         self._asked: dict[socket.socket, bytes] = {}
         self._held: dict[socket.socket, bytes] = {}
+
+    def _opened(self) -> socket.socket:
+        line = socket.create_connection(self._address)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(line, selectors.EVENT_READ, line)
+        return line
+
+    def _alive(self, line: socket.socket) -> socket.socket:
+        """A line on which nothing waits, or a new one: a server lets go of who is silent."""
+        try:
+            ended = line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return line
+        except ConnectionError:
+            ended = True
+        if ended:
+            self._selector.unregister(line)
+            line.close()
+            self._lines.remove(line)
+            line = self._opened()
+            self._lines.append(line)
+        return line
 
     def put(self, request: bytes) -> None:
         """One request, over the first line that is free."""
@@ -51,7 +71,7 @@ class Posts:
 
     def _ask(self) -> None:
         while self._waiting and self._free:
-            line = self._free.pop()
+            line = self._alive(self._free.pop())
             self._asked[line], self._held[line] = self._waiting.popleft(), b""
             line.sendall(self._asked[line])
 
@@ -60,6 +80,8 @@ class Posts:
         answers: list[bytes] = []
         for key, _ in self._selector.select(wait_s):
             line = key.data
+            if line in self._free:  # it was let go of: that is seen to when it is needed
+                continue
             whole, self._held[line] = _answer(self._held.get(line, b"") + line.recv(1 << 18))
             if whole is None:
                 continue
@@ -71,6 +93,11 @@ class Posts:
             self._free.append(line)
             self._ask()
         return answers
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are not answered."""
+        return len(self._waiting) + len(self._lines) - len(self._free)
 
     def drained(self) -> list[bytes]:
         """The answers of all that waits."""

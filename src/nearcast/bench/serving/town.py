@@ -38,7 +38,7 @@ _REACH_M = 500.0
 _STEP_S, _LIFE_S = 5.0, 60
 _LINES = 16
 _AT_ONCE = 64  # first reports that wait for an answer
-_SURE_S, _END_S, _PATIENCE_S = 1.0, 3.0, 600.0
+_SURE_S, _END_S, _AGAIN_S, _PATIENCE_S = 1.0, 3.0, 1.0, 600.0
 _WARM = 6  # the warm-up takes a part of the time
 F8 = npt.NDArray[np.float64]
 
@@ -88,6 +88,8 @@ class _Town:
         self.posts = Posts(address, _LINES)
         self.seqs = [0] * self.size
         self.published = 0
+        self.refused: deque[tuple[float, int]] = deque()
+        """Who reports again, and when: the server was busy."""
         self.heard = _Heard(0.0)
         self._greet()
 
@@ -118,8 +120,10 @@ class _Town:
             case "request":
                 self.phones[i].received(LocationRequest(f"p{i}", frame["after"]))
                 self._move(i)
-            case "error" if frame["problem"]["status"] != 429:
-                raise BenchError(f"a report was refused: {frame['problem']}")
+            case "error":
+                if frame["problem"]["status"] != 429:
+                    raise BenchError(f"a report was refused: {frame['problem']}")
+                self.refused.append((time.perf_counter() + _AGAIN_S, i))
 
     def _told(self, i: int, frame: dict[str, Any]) -> None:
         now = time.perf_counter()
@@ -167,12 +171,26 @@ class _Town:
                 heard.moves[i].append((time.perf_counter(), int(self.step[i])))
                 self._move(i)
                 stepped += 1
-            self.posts.pump()
-            self.sockets.pump(self._taken, 0.0005)
-        self.posts.drained()
+            self._pump()
+        self._drain()
         self.published += count
         heard.until = begun + seconds + _END_S
         return heard
+
+    def _pump(self) -> None:
+        self.posts.pump()
+        while self.refused and self.refused[0][0] <= time.perf_counter():
+            self._move(self.refused.popleft()[1])
+        self.sockets.pump(self._taken, 0.0005)
+
+    def _drain(self) -> None:
+        """Until everything is answered, however late: what is told then is not lost."""
+        told, since = len(self.heard.told), time.perf_counter()
+        until = since + _PATIENCE_S
+        while time.perf_counter() < min(since + _END_S, until):
+            self._pump()
+            if len(self.heard.told) > told or self.refused or self.posts.waiting:
+                told, since = len(self.heard.told), time.perf_counter()
 
     def _publish(self, when: float) -> None:
         heard = self.heard
