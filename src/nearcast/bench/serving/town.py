@@ -38,7 +38,7 @@ _REACH_M = 500.0
 _STEP_S, _LIFE_S = 5.0, 60
 _LINES = 16
 _AT_ONCE = 64  # first reports that wait for an answer
-_SURE_S, _END_S, _AGAIN_S, _PATIENCE_S = 1.0, 3.0, 1.0, 600.0
+_SURE_S, _LONG_S, _END_S, _AGAIN_S, _PATIENCE_S = 1.0, 4.0, 5.0, 1.0, 600.0
 _WARM = 6  # the warm-up takes a part of the time
 F8 = npt.NDArray[np.float64]
 
@@ -212,8 +212,8 @@ class _Town:
     def judged(self, heard: _Heard) -> tuple[int, F8]:
         """How many pairs were never told, and how long those took that an event found in reach.
 
-        Only what lasted for a second is judged: where somebody was at the very moment when a
-        request came is known to nobody.
+        Only what lasted is judged, for delays a second and for what is lost most of a step: where
+        somebody was at the very moment when a request came is known to nobody.
         """
         came, kinds, at = np.array(heard.came), np.array(heard.kinds), np.array(heard.at)
         lost, delays = 0, list[float]()
@@ -228,11 +228,12 @@ class _Town:
             )  # fmt: skip
             begun = np.maximum(begins[:, None], came[mine][None, :])
             over = np.minimum(ends[:, None], came[mine][None, :] + _LIFE_S)
-            sure = (away <= _REACH_M) & (over - begun >= _SURE_S)
+            near, lasted = away <= _REACH_M, over - begun
+            sure, surely = near & (lasted >= _SURE_S), near & (lasted >= _LONG_S)
             for at_event in np.flatnonzero(sure.any(axis=0)).tolist():
                 number = int(mine[at_event])
                 told = heard.told.get((i, number))
-                lost += told is None
+                lost += told is None and bool(surely[:, at_event].any())
                 there = begins <= came[number]
                 if told is not None and sure[np.flatnonzero(there)[-1], at_event]:
                     delays.append(told - float(came[number]))
