@@ -99,6 +99,8 @@ class Running:
 
     def run(self) -> None:
         """Answer until `stop`, SIGINT or SIGTERM; raises what stopped it otherwise."""
+        if self._alone:
+            gc.disable()  # until everything is loaded
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(self._serve())
@@ -202,14 +204,14 @@ def _most_descriptors() -> int:
 
 
 def _collect_seldom() -> None:
-    """What is there stays; what comes goes by itself, nearly all of it.
+    """What was loaded stays; what comes goes by itself, nearly all of it.
 
     To look for circles among all subscriptions again and again took a fifth of the time of a
-    batch of events.
+    batch of events, and of loading them.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+    gc.enable()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
