@@ -72,7 +72,8 @@ class Witness:
         assert told == self._said
         assert self._server.alive
         assert self._early is not None
-        assert self._server.rss < self._early + 60 * MB
+        # In a short run most of what is measured are kernels that are met for the first time.
+        assert self._server.rss < self._early + (40 if SECONDS else 200) * MB
         assert "nearcast_mistakes_total 0.0" in self._http.get("/metrics").text
         assert self._server.key not in self._server.log
         assert "nck_" not in self._server.log.replace("nck_…", "")
