@@ -893,7 +893,8 @@ class Service:
         self._subscriptions.adopt(state.subscriptions, state.matcher)
         following = []
         for id, expires, moves in state.subscriptions.outlines():
-            self._timeline.ends(expires, "subscription", id)
+            if expires is not None:
+                self._timeline.ends(expires, "subscription", id)
             if moves:
                 following.append(id)
         self._recall(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from nearcast.clock import Micros
 from nearcast.model.geometry import Around
@@ -16,13 +16,9 @@ __all__ = ["Outline", "Sealed", "Subscriptions"]
 _TOGETHER = 50_000
 
 
-class Outline(NamedTuple):
-    """What must be known of a subscription at once."""
-
-    id: str
-    expires: Micros | None
-    follows: bool
-    """Whether its region follows its subscriber."""
+#: What must be known of a subscription at once: its id, when it expires, and whether its region
+#: follows its subscriber. A plain tuple: a million of them take a tenth of the time.
+Outline: TypeAlias = tuple[str, Micros | None, bool]
 
 
 class Sealed(NamedTuple):
@@ -80,9 +76,9 @@ class Subscriptions(MutableMapping[str, Subscription]):
         """Of all, without opening any."""
         for id, known in self._known.items():
             if isinstance(known, Sealed):
-                yield Outline(id, known.expires, known.follows)
+                yield id, known.expires, known.follows
             else:
-                yield Outline(id, known.expires, isinstance(known.region, Around))
+                yield id, known.expires, isinstance(known.region, Around)
 
     def get(self, id: str, default: Any = None) -> Any:
         """The one under an id, or what is said instead."""

@@ -55,7 +55,7 @@ class Snapshot:
             self._bring_up(matcher, kept)
         except (NearcastError, OSError):
             return None
-        self.used = len(matcher) == sum(not each.follows for each in kept.outlines())
+        self.used = len(matcher) == sum(not follows for _, _, follows in kept.outlines())
         return matcher if self.used else None
 
     def _loaded(self, digest: bytes) -> Matcher:
