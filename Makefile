@@ -42,7 +42,7 @@ test: $(DEV) ## the whole suite, compiled; before it the kernels' tests as plain
 	NEARCAST_JIT=0 $(BIN)/python -m pytest -q -n $(JOBS) $(KERNEL_CODE) --cov-report=term:skip-covered $(KERNEL_TESTS)
 	$(BIN)/python -m pytest -n $(JOBS)
 
-soak: $(DEV) ## long campaigns: hundreds of crashes, kills and failing disks (CRASHES=500)
+soak: $(DEV) ## long campaigns: hundreds of crashes, kills, failing disks, nonsense for minutes (CRASHES=500)
 	NEARCAST_CRASHES=$(CRASHES) $(BIN)/python -m pytest -q -n $(JOBS) $(SOAK_TESTS)
 
 check: $(DEV) ## what CI asks first: style, types, import contracts, docs (their examples run in `test`)
