@@ -121,7 +121,7 @@ class Past:
             self._fold()
         going = self._keys[first : first + count]
         self._gone += count
-        if self._gone > _TOGETHER and 2 * self._gone > len(self._keys):
+        if 8 * self._gone > len(self._keys):  # eight words are moved for each that goes
             del self._keys[: self._gone], self._untils[: self._gone]
             self._gone = 0
         numbers = self._numbers
