@@ -2,7 +2,7 @@
 
 Everybody wants every event, so only the place decides whom it concerns. The area and the rate of
 events grow with the number of movers: as many are in reach of an event however many there are,
-once as many events expire as come.
+once as many events expire as come and everybody holds a region made with that known.
 Whoever is asked reports from where it is, and some others walk on; what is told must be what is
 in reach, by brute force.
 """
@@ -109,8 +109,9 @@ class _Ran:
         live: list[tuple[int, str, float, float]] = []
         pace = _SECOND * 2000 / self.movers
         before = max(self.events, math.ceil(_LIFE / pace))  # then as many expire as come
-        for step in range(before + self.events):
-            timed = step >= before
+        settled = before + self.events  # first regions are larger: most have had a second by then
+        for step in range(settled + self.events):
+            timed = step >= settled
             now = round((step + 1) * pace)
             if step == before:  # by now it is known how often something happens, and where
                 for i in luck.permutation(self.movers).tolist():
@@ -135,15 +136,18 @@ class _Ran:
                 self.asked.append(sorted(reply.location_requests))
             live = [entry for entry in live if entry[0] > now]
             live.append((now + _LIFE, event.id, x, y))
-            if not timed:
+            if step < before:
                 continue
             told = []
             reporting = [int(name[1:]) for name in reply.location_requests]
             for i in [*reporting, *luck.integers(0, self.movers, _WALKERS).tolist()]:
                 if i not in reporting:
                     spots[i] += luck.normal(0.0, 60.0, 2)
-                told += self._report(broker, i, spots, luck, timed=True)
-            self._judge(told, spots, live, pairs)
+                told += self._report(broker, i, spots, luck, timed=timed)
+            if timed:
+                self._judge(told, spots, live, pairs)
+            else:
+                pairs |= {(int(id[1:]), event) for id, event in map(str.split, told)}
         self.ours_s = self.publish_s
 
     def _report(
