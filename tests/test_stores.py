@@ -32,12 +32,15 @@ from nearcast.broker.ports import (
     Expired,
     Fenced,
     Gone,
+    Held,
     Input,
     Kept,
     Moved,
     Published,
     Reached,
+    Released,
     SavedPatterns,
+    Standing,
     State,
     Store,
     Subscribed,
@@ -50,7 +53,7 @@ from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import DuplicateIdError, StoppedError, ValidationError
 from nearcast.fences.groups import key_of
 from nearcast.fences.saved import KnownFence, KnownObject, Visit
-from tests.stores import STORES, Opener
+from tests.stores import EVERY_STORE, STORES, Opener
 from tests.strategies import events, subscriptions
 
 E1 = Event("e1", {"price": 3}, expires=100)
@@ -78,7 +81,7 @@ class Shelf:
         return self.store.load()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=EVERY_STORE)
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return STORES[request.param](tmp_path)
 
@@ -111,6 +114,19 @@ def test_things_stay_in_the_order_they_came_and_where_they_are_replaced(shelf: S
     assert state.composites == {"c1": C1}
     shelf.put(Unsubscribed("c1"))
     assert shelf.again().composites == {}
+
+
+def test_a_staged_event_has_its_offset_already(shelf: Shelf):
+    shelf.put(Published(E1))
+    shelf.store.stage([Published(E2), Published(MADE)])  # and somebody reads before the commit
+    assert [shelf.store.offset(each.key) for each in (E1, E2, MADE)] == [1, 2, 3]
+    assert shelf.store.offset() == 3
+    shelf.store.stage([Gone(E2.key)])
+    shelf.store.flush()
+    with pytest.raises(KeyError):
+        shelf.store.offset(E2.key)
+    assert shelf.store.offset(MADE.key) == shelf.store.offset() == 3
+    assert [offset for offset, _ in shelf.store.log(0, 9)] == [1, 2, 3]
 
 
 def test_events_are_live_until_they_are_not(shelf: Shelf):
@@ -171,6 +187,26 @@ def test_outboxes_are_numbered_and_read_in_pieces(shelf: Shelf):
     assert last == Notification("s1", "ann", E2, 7, seq=4)
     assert shelf.store.outbox("ann", 4, 10).notifications == ()
     assert [e.subscriber for e in shelf.store.outbox("bob", 0, 9).notifications] == ["bob"]
+
+
+def test_how_things_stand_and_what_they_hold(shelf: Shelf):
+    first, last = Standing("s1", 2, True, None, 4), Standing("s1", 3, False, 7, None)
+    found = [Notification("s1", "ann", each, 7) for each in (E1, E2)]
+    crossed = Notification("f1", None, E1, 3, "enter", "a")
+    shelf.put(Published(E1), Published(E2), first, Held(5, found), Held(1, (crossed,)))
+    state = shelf.again()
+    assert state.standings == {"s1": first}
+    assert state.held == {"s1": [(5, found[0]), (6, found[1])], "f1": [(1, crossed)]}
+    assert state.held["s1"][0][1].event is state.events["e1"]
+    shelf.put(last, Standing("c1", 0, True, None, None), Released("s1", 5), Gone(E2.key))
+    state = shelf.again()
+    assert state.standings == {"s1": last, "c1": Standing("c1", 0, True, None, None)}
+    assert state.held == {"s1": [(6, found[1])], "f1": [(1, crossed)]}
+    digest = found[1]._replace(seq=1, digest=0)
+    shelf.put(Released("s1", 6), Told((digest,)), Unsubscribed("f1"), Unsubscribed("c1"))
+    state = shelf.again()
+    assert (state.held, [*state.standings]) == ({}, ["s1"])
+    assert shelf.store.outbox("ann", 0, 9).notifications == (digest,)
 
 
 FENCE = Fence(
@@ -272,19 +308,16 @@ def test_a_flush_of_nothing_is_harmless(shelf: Shelf):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), space=st.sampled_from(("globe", "planar")))
-def test_values_come_back_as_they_were(tmp_path_factory: Any, data: st.DataObject, space: Any):
+def test_values_come_back_as_they_were(shelf: Shelf, data: st.DataObject, space: Any):
     event = data.draw(events(space, id="e\0é"))
     wish = data.draw(subscriptions(space, id="s 1"))
     numbers = {"nan": float("nan"), "inf": float("-inf"), "big": 2**80, "one": 1, "yes": True}
     odd = Event("odd", numbers, source="\0x")
-    for open_in in STORES.values():
-        shelf = Shelf(open_in(tmp_path_factory.mktemp("values")))
-        shelf.put(Subscribed(wish), *map(Published, (event, odd)))
-        state = shelf.again()
-        shelf.store.close()
-        assert state.subscriptions == {wish.id: wish}
-        assert same(state.events[event.key], event)
-        assert repr(state.events[odd.key]) == repr(odd)
+    shelf.put(Subscribed(wish), *map(Published, (event, odd)))
+    state = shelf.again()
+    assert state.subscriptions == {wish.id: wish}
+    assert same(state.events[event.key], event)
+    assert repr(state.events[odd.key]) == repr(odd)
 
 
 # --- brokers -----------------------------------------------------------------------------------
@@ -421,3 +454,27 @@ def test_pairs_of_movers_and_of_what_was_replaced_are_not_told_again(opener: Ope
         assert not broker.subscribe(Subscription("fixed", "ann", "price < 6"))
         assert not broker.move("bob", Point(0, 1))
         assert len(broker.subscribe(Subscription("fixed", "eve", "price < 6"))) == 1
+
+
+# --- how subscriptions changed -------------------------------------------------------------------
+
+
+def test_changes_of_subscriptions_are_kept_in_their_order(shelf: Shelf):
+    other = Subscription("s1", "bob", "price < 7")
+    shelf.put(Subscribed(S1), Detecting(C1))
+    shelf.put(Published(E1), Subscribed(other), Unsubscribed("s1"), Published(E2))
+    shelf.put(Subscribed(S1), Unsubscribed("c1"), Subscribed(Subscription("c1", "bob")))
+    shelf.put(Detecting(C1))
+    for _ in range(2):  # and after it was opened again
+        found = shelf.store.changes(0, 99)
+        wanted = [each.subscription for each in found.altered]
+        assert wanted == [S1, other, None, S1, Subscription("c1", "bob"), None]
+        assert [each.id for each in found.altered] == ["s1", "s1", "s1", "s1", "c1", "c1"]
+        numbers = [each.number for each in found.altered]
+        assert numbers == sorted(set(numbers))
+        assert found.last >= numbers[-1]
+        offsets = [offset for offset, _ in shelf.store.log(0, 9)]
+        seen = [[each.number for each in found.altered if each.offset < at] for at in offsets]
+        assert seen == [numbers[:1], numbers[:3]]
+        assert shelf.store.changes(numbers[1], 2).altered == found.altered[2:4]
+        shelf.again()

@@ -24,6 +24,7 @@ from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Region
 from nearcast.model.subscriptions import Subscription
+from nearcast.model.terms import QuietHours, Terms
 
 __all__ = [
     "composite_from_text",
@@ -86,15 +87,17 @@ def _event(row: list[Any]) -> Event:
 def subscription_to_text(subscription: Subscription) -> str:
     """A subscription without its id, subscriber and expiry, which have columns."""
     s = subscription
-    return _encode([s.where, sorted(s.keywords), _place(s.region)])
+    return _encode([s.where, sorted(s.keywords), _place(s.region), *_terms(s.terms)])
 
 
 def subscription_from_text(
     id: str, subscriber: str | None, expires: int | None, text: str
 ) -> Subscription:
     """What `subscription_to_text` wrote."""
-    where, keywords, region = json.loads(text)
-    return Subscription(id, subscriber, where, keywords, _placed(region), expires)
+    where, keywords, region, *terms = json.loads(text)
+    return Subscription(
+        id, subscriber, where, keywords, _placed(region), expires, *map(_stated, terms)
+    )
 
 
 def subscription_opened(id: str, sealed: Sealed) -> Subscription:
@@ -109,7 +112,7 @@ def subscriptions_to_table(sealed: list[tuple[str, Sealed]]) -> Any:
     columns: dict[str, list[Any]] = {name: [] for name in SUBSCRIPTION_COLUMNS.names}
     del columns["intervals"]
     for id, each in sealed:
-        where, keywords, place = json.loads(each.body)
+        where, keywords, place, *_ = json.loads(each.body)
         row = {"id": id, "subscriber": each.subscriber, "where": where, "expires": each.expires}
         row["keywords"] = keywords
         if isinstance(place, dict):
@@ -125,13 +128,15 @@ def subscriptions_to_table(sealed: list[tuple[str, Sealed]]) -> Any:
 
 def composite_to_text(composite: Composite) -> str:
     """A composite without its id and subscriber."""
-    return _encode([composite.text, composite.consume])
+    c = composite
+    return _encode([c.text, c.consume, c.expires, *_terms(c.terms)])
 
 
 def composite_from_text(id: str, subscriber: str | None, text: str) -> Composite:
     """What `composite_to_text` wrote."""
-    pattern, consume = json.loads(text)
-    return Composite(id, subscriber, pattern, consume)
+    pattern, consume, *ends = json.loads(text)  # older ones say nothing of their end
+    expires, *terms = ends or (None,)
+    return Composite(id, subscriber, pattern, consume, None, expires, *map(_stated, terms))
 
 
 def fence_to_text(known: KnownFence) -> str:
@@ -140,6 +145,7 @@ def fence_to_text(known: KnownFence) -> str:
     return _encode([
         f.object, f.where, sorted(f.keywords), _place(f.region), sorted(f.on), f.margin_m,
         _micros(f.dwell), _micros(f.lost), known.number, known.since, known.made,
+        *_terms(f.terms),
     ])  # fmt: skip
 
 
@@ -148,9 +154,9 @@ def fence_from_text(id: str, subscriber: str | None, expires: int | None, text: 
     what, where, keywords, region, on, margin_m, dwell, lost, *came = json.loads(text)
     fence = Fence(
         id, subscriber, what, _placed(region), where, keywords, on, margin_m,
-        _duration(dwell), _duration(lost), expires,
+        _duration(dwell), _duration(lost), expires, *map(_stated, came[3:]),
     )  # fmt: skip
-    return KnownFence(fence, *came)
+    return KnownFence(fence, *came[:3])
 
 
 @lru_cache(maxsize=4096)
@@ -170,18 +176,19 @@ def object_to_text(known: KnownObject, event: str, tags: Tags) -> str:
         [each.fence_id, tags[each.fence_id][0], each.inside, each.entered, each.dwelt]
         for each in known.visits
     ]
-    return f"[{event},{known.at},{known.number},{known.gone},{_encode(visits)}]"
+    given_up = f",{known.given_up}" if known.given_up else ""
+    return f"[{event},{known.at},{known.number},{known.gone},{_encode(visits)}{given_up}]"
 
 
 def object_from_text(key: Key, object: Object, text: str, tags: Tags) -> KnownObject:
     """What `object_to_text` wrote, without visits to fences that are gone."""
-    event, at, number, gone, visited = json.loads(text)
+    event, at, number, gone, visited, *given_up = json.loads(text)
     visits = tuple(
         Visit(fence_id, inside, entered, dwelt)
         for fence_id, tag, inside, entered, dwelt in visited
         if fence_id in tags and tags[fence_id][0] == tag
     )
-    return KnownObject(key, object, _event(event), at, number, gone, visits)
+    return KnownObject(key, object, _event(event), at, number, gone, visits, *given_up)
 
 
 def value_to_text(value: Any) -> str:
@@ -192,6 +199,22 @@ def value_to_text(value: Any) -> str:
 def value_from_text(text: str) -> Any:
     """What `value_to_text` wrote."""
     return json.loads(text)
+
+
+def _terms(terms: Terms | None) -> list[Any]:
+    """Terms as one more field, if there are any."""
+    if terms is None:
+        return []
+    quiet = terms.quiet_hours
+    hours = None if quiet is None else [quiet.start, quiet.end, quiet.zone, quiet.keep]
+    said = terms.initial_event, terms.max_events, hours, _micros(terms.digest)
+    return [[*said, terms.while_paused]]
+
+
+def _stated(row: Any) -> Terms:
+    initial, most, hours, digest, paused = row
+    quiet = None if hours is None else QuietHours(*hours)
+    return Terms(initial, most, quiet, _duration(digest), paused)
 
 
 def _micros(duration: timedelta | None) -> int | None:

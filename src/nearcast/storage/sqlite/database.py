@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import apsw
 
 from nearcast.errors import StoreError
-from nearcast.storage.sqlite.schema import migrate
+from nearcast.storage.sqlite.migration import migrate
+from nearcast.storage.tables import Row, Runs, Tables
 
 __all__ = ["Database"]
-
-Row = tuple[Any, ...]
-Runs = list[tuple[str, list[Row]]]
 
 #: Pages of the write-ahead log after which its contents go to the file proper.
 _CHECKPOINT = 2000
 _PAGE = 4096
 _FRAME = _PAGE + 24
 _PATIENCE_MS = 250  # for a file that another process is about to let go
+_WIDTHS = 16, 4  # rows that go in by one statement
 
 
-class Database:
+class Database(Tables):
     """A SQLite file that this process alone has open.
 
-    Rows are staged and committed together by `flush`, which returns when they are on disk: a
-    write-ahead log with `synchronous=FULL`. That log is grown beforehand and written over and
-    over, since a file that keeps its length is synced in half the time. Within a transaction
-    the order is kept for each table, so that rows of many calls go in by few statements.
+    On disk means: in a write-ahead log with `synchronous=FULL`. That log is grown beforehand and
+    written over and over, since a file that keeps its length is synced in half the time.
 
     Raises StoreError if the file is another's, another process has it open, or it cannot be
     read or written. After a failed commit nothing more is written: what is on disk then is
@@ -49,11 +47,10 @@ class Database:
         vfs: str | None = None,
         synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL",
     ) -> None:
+        super().__init__()
         self.path = Path(path)
-        self._staged: list[dict[str, Runs]] = []
-        """By table, one behind the other where a statement looks at several."""
+        self.name = str(path)
         self._broken = False
-        self._before_commit: list[Callable[[], None]] = []
         try:
             self._connection = apsw.Connection(str(path), vfs=vfs)
         except apsw.Error as error:
@@ -107,50 +104,14 @@ class Database:
 
     # -- writing -------------------------------------------------------------------
 
-    def stage(self, statement: str, row: Row) -> None:
-        """A statement for the next commit."""
-        self._run(statement).append(row)
-
-    def stage_all(self, statement: str, rows: Iterable[Row]) -> None:
-        """The same with many rows."""
-        self._run(statement).extend(rows)
-
-    def _run(self, statement: str) -> list[Row]:
-        """Where rows for a statement go: behind all that its table has."""
-        table = _table(statement)
-        if not self._staged:
-            self._staged.append({})
-        runs = self._staged[-1].setdefault(table or "", [])
-        if table is None:  # nothing that comes later may run before it
-            self._staged.append({})
-        if not runs or runs[-1][0] != statement:
-            runs.append((statement, []))
-        return runs[-1][1]
-
-    def before_commit(self, call: Callable[[], None]) -> None:
-        """Call this at the beginning of every flush: it may stage more."""
-        self._before_commit.append(call)
-
-    def forget(self, call: Callable[[], None]) -> None:
-        """Drop what is staged, and call this no more. What is committed stays."""
-        self._staged = []
-        self._before_commit.remove(call)
-
-    def flush(self) -> None:
-        """Commit what is staged, in one transaction; on disk when this returns."""
-        for call in self._before_commit:
-            call()
-        staged, self._staged = self._staged, []
-        if not staged:
-            return
+    def _commit(self, runs: Runs) -> None:
         connection = self._connection
         with self._reported():
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                for tables in staged:
-                    for runs in tables.values():
-                        for statement, rows in runs:
-                            connection.executemany(statement, rows)
+                for statement, rows in runs:
+                    for text, bindings in _widened(statement, rows):
+                        connection.executemany(text, bindings)
                 connection.execute("COMMIT")
             except BaseException as error:
                 self._broken = not _is_mistake(error) or not self._rolled_back()
@@ -180,9 +141,11 @@ class Database:
         path = Path(target)
         if path.exists():
             raise StoreError(f"{path}: exists already; name another file")
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: there is no folder {path.parent}; make it first")
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with self._reported():
+            with self._reported(path):
                 copy = apsw.Connection(str(scratch))
                 try:
                     copy.pragma("synchronous", "EXTRA")
@@ -199,6 +162,10 @@ class Database:
         finally:
             scratch.unlink(missing_ok=True)
 
+    def beside(self, part: str) -> Path:
+        """A path next to the file."""
+        return self.path.with_name(f"{self.path.name}-{part}")
+
     @property
     def used(self) -> int:
         """Bytes of the file that hold something."""
@@ -206,39 +173,61 @@ class Database:
         return int(pages) * _PAGE
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
-        """What SQLite says, as an error that says what to do."""
+    def _reported(self, path: Path | None = None) -> Iterator[None]:
+        """What SQLite says, as an error that says what to do, of this file or another."""
+        path = path or self.path
         try:
             yield
         except apsw.ConstraintError:
             raise
         except apsw.BusyError:
             raise StoreError(
-                f"{self.path}: in use by another process; stop that one first, or name another file"
+                f"{path}: in use by another process; stop that one first, or name another file"
             ) from None
         except apsw.FullError as error:
             raise StoreError(
-                f"{self.path}: the disk is full ({_said(error)}); make room, then open it again"
+                f"{path}: the disk is full ({_said(error)}); make room, then open it again"
             ) from error
         except apsw.NotADBError:
-            raise StoreError(f"{self.path}: not a database; name another file") from None
+            raise StoreError(f"{path}: not a database; name another file") from None
         except apsw.CorruptError as error:
-            raise StoreError(f"{self.path}: damaged ({_said(error)}); restore a backup") from error
+            raise StoreError(f"{path}: damaged ({_said(error)}); restore a backup") from error
         except apsw.ReadOnlyError as error:
-            raise StoreError(f"{self.path}: cannot be written ({_said(error)})") from error
+            raise StoreError(f"{path}: cannot be written ({_said(error)})") from error
         except apsw.ConnectionClosedError:
-            raise StoreError(f"{self.path}: closed; open it again") from None
+            raise StoreError(f"{path}: closed; open it again") from None
         except apsw.Error as error:
             raise StoreError(
-                f"{self.path}: {_said(error)}; see to the disk, then open it again"
+                f"{path}: {_said(error)}; see to the disk, then open it again"
             ) from error
+
+
+def _widened(statement: str, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """A statement with its rows, of those that only insert some at a time.
+
+    For each time that a statement runs, SQLite gives the GIL away, and if others want it to get it
+    back takes longer than to run.
+    """
+    done = 0
+    for width in _WIDTHS:
+        ready = (len(rows) - done) // width
+        wide = _wide(statement, width) if ready else None
+        if wide is not None:
+            first, done = done, done + ready * width
+            some = (rows[at : at + width] for at in range(first, done, width))
+            yield wide, [tuple(chain.from_iterable(each)) for each in some]
+    if done < len(rows):
+        yield statement, rows[done:] if done else rows
 
 
 @cache
-def _table(statement: str) -> str | None:
-    """The one table of a statement; None if it looks at others, too."""
-    found = re.search(r"\b(?:INTO|FROM|UPDATE)\s+(\w+)", statement)
-    return None if found is None or "SELECT" in statement else found[1]
+def _wide(statement: str, width: int) -> str | None:
+    """A statement that inserts so many rows at once; None if it is of another kind."""
+    found = re.fullmatch(r"(\s*INSERT INTO \w+ VALUES )(\([^()]*\))(.*)", statement, re.DOTALL)
+    if found is None:
+        return None
+    head, row, rest = found.groups()
+    return f"{head}{', '.join([row] * width)}{rest}"
 
 
 def _is_mistake(error: BaseException) -> bool:

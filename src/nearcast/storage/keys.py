@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple, get_args
 from nearcast.clock import Micros
 from nearcast.errors import UnknownIdError, ValidationError
 from nearcast.model.events import check_id
-from nearcast.storage.sqlite.database import Database
+from nearcast.storage.tables import Tables
 
 __all__ = ["ROLES", "Key", "Keys", "Role", "digest_of", "name_of"]
 
 Role = Literal["publish", "subscribe", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 _PREFIX = "nck_"
+_ADD_TENANT = "INSERT INTO tenants (name) VALUES (?) ON CONFLICT DO NOTHING"
 _ADD = """
     INSERT INTO keys SELECT number, ?, ?, ?, ? FROM tenants WHERE name = ?
 """
@@ -42,7 +43,7 @@ class Key(NamedTuple):
 class Keys:
     """The keys of a database. A key has 256 random bits, so a plain digest of it is safe."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Tables) -> None:
         self._database = database
 
     def __len__(self) -> int:
@@ -59,7 +60,9 @@ class Keys:
         elif subscriber is not None:
             raise ValidationError("subscriber", subscriber, "only role subscribe is bound to one")
         key = _PREFIX + secrets.token_urlsafe(32)
-        self._database.stage("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
+        self._database.stage(
+            "INSERT INTO tenants (name) VALUES (?) ON CONFLICT DO NOTHING", (tenant,)
+        )
         self._database.stage(_ADD, (digest_of(key), role, subscriber, now, tenant))
         self._database.flush()
         return key

@@ -1,6 +1,6 @@
-"""A saved matcher beside the file: a cache, which is thrown away when anything is doubtful.
+"""A saved matcher beside the store: a cache, which is thrown away when anything is doubtful.
 
-The file says which saved matcher goes with it (the digest of its data) and which version of the
+The store says which saved matcher goes with it (the digest of its data) and which version of the
 subscriptions is in it; what has changed since is brought after. A million subscriptions are
 there in seconds, where building them from rows takes a minute.
 """
@@ -15,8 +15,8 @@ from nearcast.broker.subscriptions import Subscriptions
 from nearcast.errors import NearcastError, SavedError
 from nearcast.matcher import Matcher
 from nearcast.matcher.saved import read_header
-from nearcast.storage.sqlite import statements as sql
-from nearcast.storage.sqlite.database import Database
+from nearcast.storage import statements as sql
+from nearcast.storage.tables import Tables
 
 __all__ = ["Snapshot"]
 
@@ -27,7 +27,7 @@ _FEW = 1000  # subscriptions that are built from rows in no time
 class Snapshot:
     """The saved matcher of one tenant."""
 
-    def __init__(self, database: Database, tenant: int) -> None:
+    def __init__(self, database: Tables, tenant: int) -> None:
         self._database = database
         self._tenant = tenant
         self._version: int | None = None
@@ -41,8 +41,7 @@ class Snapshot:
 
     @property
     def _folder(self) -> Path:
-        path = self._database.path
-        return path.with_name(f"{path.name}-matcher-{self._tenant}")
+        return self._database.beside(f"matcher-{self._tenant}")
 
     def load(self, kept: Subscriptions) -> Matcher | None:
         """A matcher that holds just these subscriptions; None if there is none to be trusted."""

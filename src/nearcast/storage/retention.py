@@ -9,13 +9,14 @@ from typing import Any
 from nearcast.broker.past import REMEMBERED
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.errors import ValidationError
-from nearcast.storage.sqlite import statements as sql
-from nearcast.storage.sqlite.database import Database
+from nearcast.storage import statements as sql
+from nearcast.storage.tables import Tables
 
 __all__ = ["Retention", "Sweeper", "retained"]
 
 _WEEK_S = 7 * 24 * 3600
 _STEP = 1000  # new entries after which there is a step
+_FORGOTTEN = "forgotten"
 _LOOKED_AT = 4 * _STEP  # so that a step takes away what was added meanwhile, and more
 
 
@@ -23,9 +24,9 @@ _LOOKED_AT = 4 * _STEP  # so that a step takes away what was added meanwhile, an
 class Retention:
     """How long the log and unacknowledged notifications are kept.
 
-    `age_s` is in seconds of the broker's time; `max_bytes` bounds the file: beyond it the oldest go
-    whatever their age. What is live is kept, and so is what patterns need to go on. A notification
-    that is gone leaves a gap that its subscriber is told of.
+    `age_s` is in seconds of the broker's time; `max_bytes` bounds the store: beyond it the oldest
+    go whatever their age. What is live is kept, and so is what patterns need to go on. A
+    notification that is gone leaves a gap that its subscriber is told of.
     """
 
     age_s: float = _WEEK_S
@@ -44,7 +45,7 @@ class Sweeper:
     A step looks at a few thousand entries; what has to stay is looked at again in the next round.
     """
 
-    def __init__(self, database: Database, tenant: int, retention: Retention) -> None:
+    def __init__(self, database: Tables, tenant: int, retention: Retention) -> None:
         self._database = database
         self._tenant = tenant
         self._retention = retention
@@ -52,8 +53,14 @@ class Sweeper:
         """The entry that the round has come to."""
         self._next: int | None = None
         """The entry at which the next step is due."""
+        self.forgotten: int = self._fact(_FORGOTTEN)
+        """The number up to which changes that were replaced, and removals, may be gone."""
         self.needed: int = FOREVER
         """Patterns are given entries after this one again."""
+
+    def _fact(self, name: str) -> int:
+        query = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
+        return int(self._database.value(query, (self._tenant, name)) or 0)
 
     def sweep(self, now: Micros | None, facts: Mapping[str, Any]) -> None:
         """Stage a step if one is due. Called in front of every commit."""
@@ -84,6 +91,11 @@ class Sweeper:
         self._swept = last
         stage(sql.FORGET_TOLD, (tenant, first, last, before))
         stage(sql.FORGET_LOG, (tenant, first, last))
+        forgotten = self._database.value(sql.FORGOTTEN, (tenant, last))
+        if forgotten is not None:
+            self.forgotten = max(self.forgotten, int(forgotten))
+            stage(sql.FORGET_CHANGES, (tenant, last))
+            stage(sql.SET_FACT, (tenant, _FORGOTTEN, self.forgotten))
 
     def _before(self, now: Micros) -> Micros:
         most = self._retention.max_bytes
@@ -92,8 +104,8 @@ class Sweeper:
         return max(NEVER, now - int(min(self._retention.age_s, 1e12) * 1e6))
 
 
-def retained(database: Database) -> dict[str, int]:
-    """How much a file keeps: bytes, entries of logs from first to last, what waits for an ack.
+def retained(database: Tables) -> dict[str, int]:
+    """How much a store keeps: bytes, entries of logs from first to last, what waits for an ack.
 
     O(subscribers): rows are not counted one by one.
     """

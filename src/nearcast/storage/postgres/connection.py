@@ -1,0 +1,105 @@
+"""How a database is reached, and what its errors mean."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias
+
+import psycopg
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+from nearcast.errors import StoreError
+from nearcast.storage.postgres.migration import FENCED
+from nearcast.storage.tables import LostError
+from nearcast.storage.urls import StoreUrl
+
+__all__ = ["Connection", "Synchronous", "connected", "is_mistake", "reported"]
+
+Connection: TypeAlias = psycopg.Connection[Any]
+#: When a commit returns: `on` is as the database is set up, if that is not `off`.
+Synchronous = Literal["on", "off"]
+
+#: What its library logs is raised, too.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+#: Whoever does not answer for some seconds is gone, for both sides: the database lets go of the
+#: lock of a process that cannot be reached, and a process does not wait for a database for ever.
+_PATIENCE: dict[str, Any] = {
+    "connect_timeout": 5, "keepalives_idle": 1, "keepalives_interval": 1, "keepalives_count": 2,
+    "tcp_user_timeout": 3000,
+}  # fmt: skip
+#: Everything is found by an index, whatever the database believes about how full a table is.
+_SETTINGS = """
+    SET search_path = "{schema}";
+    SET client_min_messages = warning;
+    SET tcp_keepalives_idle = 1;
+    SET tcp_keepalives_interval = 1;
+    SET tcp_keepalives_count = 2;
+    SET tcp_user_timeout = 3000;
+    SET idle_in_transaction_session_timeout = 10000;
+    SET default_transaction_isolation = 'read committed';
+    SET enable_seqscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;
+    SET jit = off;
+"""
+_ALWAYS_SYNC = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+
+def connected(url: StoreUrl, synchronous: Synchronous = "on") -> Connection:
+    """A connection to a store's schema; StoreError if there is none to be had."""
+    with reported(url.name):
+        made: Connection = psycopg.connect(
+            url.reach, autocommit=True, prepare_threshold=0, cursor_factory=psycopg.RawCursor,
+            application_name="nearcast", **_PATIENCE,
+        )  # fmt: skip
+        made.prepared_max = 500
+        # One statement is prepared for one type, not for each width of integers.
+        made.adapters.register_dumper(int, Int8BinaryDumper)
+        made.adapters.register_dumper(int, Int8Dumper)
+        try:
+            made.execute(_SETTINGS.format(schema=url.schema), prepare=False)
+            if synchronous == "on":
+                made.execute(_ALWAYS_SYNC)
+            else:
+                made.execute("SET synchronous_commit = off")
+        except BaseException:
+            made.close()
+            raise
+    return made
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether what was to be written is at fault, and neither the database nor the way there."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, psycopg.IntegrityError | psycopg.DataError)
+    return isinstance(error, Exception)
+
+
+@contextmanager
+def reported(name: str) -> Iterator[None]:
+    """What PostgreSQL says, as an error that says what to do."""
+    try:
+        yield
+    except (psycopg.IntegrityError, psycopg.DataError):
+        raise
+    except psycopg.Error as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        if error.sqlstate == FENCED:
+            raise LostError(
+                f"{name}: another process writes there now; what was not answered is for it to "
+                "answer: ask that one"
+            ) from None
+        if isinstance(error, psycopg.errors.DiskFull):
+            raise StoreError(f"{name}: {said}; make room, then open it again") from error
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            raise StoreError(f"{name}: {said}; let the user have it, or make the schema") from error
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            raise LostError(
+                f"{name}: {said}; see to the database and the way there, then open it again"
+            ) from error
+        raise StoreError(f"{name}: {said}; see to the database, then open it again") from error
