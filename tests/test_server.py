@@ -185,7 +185,7 @@ def test_a_mover_is_given_a_safe_region_and_told_what_is_near(http: httpx2.Clien
     said = time.monotonic()
     assert said - began < 60
     assert pulled(http, "mo", wait=0.2)["request"] is not None
-    assert time.monotonic() - said >= 0.2  # it was told already, so this one waits
+    assert time.monotonic() - said > 0.1  # it was told already, so this one waits
     there = http.put("/v1/subscribers/mo/place", json={"coordinates": [8.5, 47.4], "epoch": 2})
     assert [told["event"]["id"] for told in there.json()["notifications"]] == ["cafe"]
     assert [told["event"]["id"] for told in pulled(http, "mo")["notifications"]] == ["cafe"]
@@ -196,7 +196,7 @@ def test_a_pull_waits_for_what_comes(server: Running, http: httpx2.Client):
     http.put("/v1/subscriptions/late", json={"subscriber": "late", "keywords": ["late"]})
     began = time.monotonic()
     assert pulled(http, "late", wait=0.2)["notifications"] == []
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - began > 0.1
 
     def soon() -> None:
         time.sleep(0.3)
@@ -216,6 +216,7 @@ def test_the_log_and_the_live_events(http: httpx2.Client):
     log = http.get("/v1/log", params={"after": end, "limit": 2}).json()
     assert [event["id"] for event in log["events"]] == ["l1", "l2"]
     assert log["next"] == log["events"][-1]["offset"]
+    assert log["last"] >= log["next"]
     live = http.get("/v1/events", params={"bbox": "0.5,0,2.5,2", "where": "n >= 1"}).json()
     assert live["type"] == "FeatureCollection"
     assert [each["id"] for each in live["features"]] == ["l1", "l2"]

@@ -48,7 +48,7 @@ def deaf(server: Watched, sort: str, name: str) -> socket.socket:
     end = socket.socket()
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     end.connect(("127.0.0.1", server.port))
-    end.settimeout(60)
+    end.settimeout(240)
     if sort == "stream":
         end.sendall(stream(server, name))
         return end
@@ -79,7 +79,7 @@ def in_the_system(server: Watched) -> int:
 def held(server: Watched) -> int:
     """What the process and the system hold when nothing is sent any more."""
     before, same = "", 0
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     with server.http() as http:
         while same < 6 and time.monotonic() < until:
             now = str(re.findall(r"delivered_total.*", http.get("/metrics").text))

@@ -18,8 +18,9 @@ from websockets.sync.client import connect
 from nearcast.server.documents import asyncapi, openapi
 from nearcast.server.operations import OPERATIONS, Operation
 from nearcast.server.run import Running
-from nearcast.server.schemas import FRAMES_IN, FRAMES_OUT, SCHEMAS
+from nearcast.server.schemas import FRAMES_IN, FRAMES_OUT, SCHEMAS, WATCH_IN, WATCH_OUT
 from nearcast.server.socket import FRAMES
+from nearcast.server.watch import FRAMES as WATCHED
 from tests.served import client, serving
 
 CHECKED = (
@@ -29,8 +30,8 @@ CHECKED = (
     "response_schema_conformance",
 )
 schema = schemathesis.openapi.from_dict(openapi())
-#: Streams do not end; the others write where they are told, or ask for a store.
-asked = schema.exclude(path_regex="/stream$|^/v1/keys|^/v1/backup|^/$")
+#: Streams do not end, pages are no JSON; the others write where they are told, or ask for a store.
+asked = schema.exclude(path_regex="/stream$|^/v1/keys|^/v1/backup|^/$|^/static")
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +91,11 @@ def test_every_example_of_a_body_is_taken(http: httpx2.Client, operation: Operat
 def test_the_frames_are_those_of_the_document(server: Running):
     document = asyncapi()
     messages = document["components"]["messages"]
-    assert set(messages) == {*FRAMES_IN, *FRAMES_OUT}
+    watch = {f"watch.{name}" for name in (*WATCH_IN, *WATCH_OUT)}
+    assert set(messages) == {*FRAMES_IN, *FRAMES_OUT, *watch}
     assert set(FRAMES_IN) == set(FRAMES)
     url = server.url.replace("http", "ws") + "/v1/socket"
-    with connect(url) as end:
+    with connect(url, open_timeout=240) as end:
 
         def hear(type: str) -> None:
             frame = json.loads(end.recv(timeout=120))
@@ -119,6 +121,49 @@ def test_the_frames_are_those_of_the_document(server: Running):
             hear(type)
 
 
+def test_the_frames_of_the_map_are_those_of_the_document(server: Running, http: httpx2.Client):
+    document = asyncapi()
+    messages = document["components"]["messages"]
+    assert set(WATCH_IN) == set(WATCHED)
+    heard: set[str] = set()
+    with connect(server.url.replace("http", "ws") + "/v1/watch", open_timeout=120) as end:
+
+        def hear(type: str) -> None:
+            while True:
+                said = end.recv(timeout=120)
+                if isinstance(said, bytes):
+                    continue
+                frame = json.loads(said)
+                name = f"watch.{frame['type']}"
+                fits(frame, messages[name]["payload"], document["components"])
+                heard.add(frame["type"])
+                if frame["type"] == type:
+                    return
+
+        around = {"subscriber": "watched", "region": {"type": "Around", "radius_m": 50}}
+        event = {"type": "Feature", "id": "watched", "properties": {"a": 1},
+                 "geometry": {"type": "Point", "coordinates": [5, 5]}}  # fmt: skip
+        sent: list[tuple[dict[str, Any], str]] = [
+            ({"type": "hello"}, "welcome"),
+            ({"type": "follow", "subscriber": "watched"}, "followed"),
+            ({"type": "lamps", "cpsl": 'Q(2)(STRING: a = "b")'}, "lit"),
+            ({"type": "follow", "subscriber": ""}, "error"),
+        ]
+        for frame, type in sent:
+            if type != "error":
+                fits(frame, messages[f"watch.{frame['type']}"]["payload"], document["components"])
+            end.send(json.dumps(frame))
+            hear(type)
+        http.put("/v1/subscriptions/watched", json=around)
+        hear("happened")
+        http.put("/v1/subscribers/watched/place", json={"coordinates": [5, 5]})
+        hear("followed")
+        http.post("/v1/events", json=event)
+        hear("happened")
+        hear("figures")
+        assert heard | {"names"} == set(WATCH_OUT)
+
+
 def test_the_documents_are_served(http: httpx2.Client):
     assert http.get("/openapi.json").json() == json.loads(json.dumps(openapi()))
     assert http.get("/asyncapi.json").json()["asyncapi"] == "3.0.0"
@@ -126,4 +171,4 @@ def test_the_documents_are_served(http: httpx2.Client):
     for operation in OPERATIONS:
         assert operation.path in page
     assert not re.search(r"https?://", page)  # nothing from elsewhere
-    assert http.get("/", follow_redirects=True).text == page
+    assert "<near-app>" in http.get("/").text

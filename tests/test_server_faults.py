@@ -66,7 +66,7 @@ def test_a_real_process_whose_disk_fails(tmp_path: Path, call: str, error: str, 
         assert refused.status_code == 503
         assert refused.headers["content-type"] == "application/problem+json"
         assert says in refused.json()["detail"]
-        server.process.wait(120)
+        server.process.wait(240)
         assert server.process.returncode not in (0, None)
         assert says in server.log
     assert answered
@@ -242,7 +242,7 @@ def test_a_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert http.get("/v1/events/e1").status_code == 200
         assert seen(http)[1:] == ([1, 2, 3, 4], ["e1", "e2", "e3", "e5"])
         clock.off_s = 1200
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while http.get("/v1/events/e1").status_code == 200:
             assert time.monotonic() < deadline
         assert publish(http, "e6") == 200

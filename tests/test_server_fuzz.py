@@ -167,7 +167,7 @@ def test_frames(server: Watched):
         headers = {} if seed % 3 == 0 else {"Authorization": f"Bearer {server.key}"}
         hello = {"type": "hello", "subscriber": "ann", "key": server.key}
         try:
-            with connect(url, additional_headers=headers, close_timeout=5) as end:
+            with connect(url, additional_headers=headers, open_timeout=240, close_timeout=5) as end:
                 with suppress(ConnectionClosed):
                     for each in fuzzing.frames(rng, hello):
                         end.send(each)

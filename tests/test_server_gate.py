@@ -28,23 +28,23 @@ def server() -> Iterator[Running]:
 
 def line(server: Running | Watched) -> socket.socket:
     made = socket.create_connection(("127.0.0.1", server.port))
-    made.settimeout(60)
+    made.settimeout(240)
     return made
 
 
 def answer(end: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """The response that comes, until the other end closes or all of it is there."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        more = end.recv(65_536)
+    """The response that comes, until the other end closes or all of it is there, and no more."""
+    head, body = b"", b""
+    while not head.endswith(b"\r\n\r\n"):
+        more = end.recv(1)
         if not more:
-            return 0, {}, data
-        data += more
-    head, _, body = data.partition(b"\r\n\r\n")
+            return 0, {}, head
+        head += more
+    head = head.removesuffix(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest)}
     while len(body) < int(headers.get("content-length", "0")):
-        body += end.recv(65_536)
+        body += end.recv(int(headers["content-length"]) - len(body))
     return int(first.split()[1]), headers, body
 
 
@@ -155,10 +155,10 @@ def test_a_socket_that_says_no_hello_is_let_go(server: Running, monkeypatch: pyt
 
     monkeypatch.setattr("nearcast.server.socket._HELLO_S", 0.5)
     with (
-        connect(server.url.replace("http", "ws") + "/v1/socket") as end,
+        connect(server.url.replace("http", "ws") + "/v1/socket", open_timeout=240) as end,
         pytest.raises(ConnectionClosed, match="1008"),
     ):
-        end.recv(timeout=60)
+        end.recv(timeout=240)
 
 
 def test_connections_are_counted():
@@ -173,7 +173,7 @@ def test_connections_are_counted():
             assert int(found[1]["retry-after"]) >= 1
             assert more.recv(1) == b""
         lines.pop().close()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             with line(server) as end:
                 end.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -219,7 +219,7 @@ def post(server: Watched, chunked: bool, size: int = 100 * MB) -> tuple[int, int
         else:
             found = answer(end)  # before a byte of it was sent
             sending.start()
-        sending.join(60)
+        sending.join(240)
     return found[0], server.peak - before
 
 

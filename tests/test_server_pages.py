@@ -57,6 +57,7 @@ def pages(http: httpx2.Client, path: str, member: str, after: Any) -> list[list[
     [
         ("/v1/subscribers/ann/notifications", "notifications", 0),
         ("/v1/log", "events", 0),
+        ("/v1/changes", "changes", 1),
         ("/v1/events", "features", 0),
         ("/v1/subscriptions?subscriber=many", "subscriptions", ""),
     ],
@@ -98,8 +99,8 @@ def test_frames_are_cut_as_well(server: Running):
 def test_what_is_beyond_retention_is_a_gap_that_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("nearcast.storage.sqlite.retention._STEP", 10)
-    monkeypatch.setattr("nearcast.storage.sqlite.retention._LOOKED_AT", 1000)
+    monkeypatch.setattr("nearcast.storage.retention._STEP", 10)
+    monkeypatch.setattr("nearcast.storage.retention._LOOKED_AT", 1000)
     with serving(tmp_path / "x.db", retention_s=0.0) as server, client(server) as http:
         http.put("/v1/subscriptions/s", json={"subscriber": "ann"})
         for n in range(60):

@@ -32,6 +32,9 @@ def http(server: Running) -> Iterator[httpx2.Client]:
         yield made
 
 
+CLOUD = {"specversion": "1.0", "id": "cloud", "source": "/deep", "type": "t", "data": None}
+
+
 def deep(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
@@ -47,6 +50,9 @@ def deep(depth: int) -> Any:
         ("POST", "/v1/events", b'{"a": NaN}', 400, None),
         ("POST", "/v1/events", b"\xff\xfe", 400, None),
         ("POST", "/v1/events", b"[" * 90_000, 400, None),
+        ("POST", "/v1/events", feature("e") | {"bbox": deep(80)}, 400, None),
+        ("POST", "/v1/events", CLOUD | {"comment": deep(64)}, 400, None),
+        ("POST", "/v1/events", [feature("e"), CLOUD | {"comment": deep(63)}], 400, None),
         ("POST", "/v1/events", b" " * 100_001, 413, "body"),
         ("POST", "/v1/events", [feature(str(n)) for n in range(51)], 413, "events"),
         ("POST", "/v1/events", 7, 422, "event"),
@@ -68,7 +74,10 @@ def deep(depth: int) -> Any:
         ("PUT", "/v1/subscriptions/s", {"filters": deep(80)}, 400, None),
         ("PUT", "/v1/subscriptions/s", {"region": {"type": "Around", "radius_m": 5}}, 422,
          "subscriber"),
-        ("PUT", "/v1/subscriptions/s", {"sink": "https://x.example"}, 422, "sink"),
+        ("PUT", "/v1/subscriptions/s", {"sink": "https://x.example"}, 422, "subscriber"),
+        ("PUT", "/v1/subscriptions/s", {"sink": "x", "subscriber": "a"}, 422, "sink"),
+        ("PUT", "/v1/subscriptions/s", {"sink": "http://[::1]/", "subscriber": "a"}, 422, "sink"),
+        ("PUT", "/v1/subscriptions/s", {"protocol": "HTTP", "subscriber": "a"}, 422, "protocol"),
         ("PUT", "/v1/subscriptions/s", {"region": {"type": "Polygon", "coordinates": [RING[:2]]}},
          422, None),
         ("POST", "/v1/subscriptions", {"id": "s"}, 422, "id"),
@@ -96,6 +105,9 @@ def deep(depth: int) -> Any:
         ("POST", "/v1/explain", {"subscription": {}}, 422, "event"),
         ("POST", "/v1/keys", {"role": "admin"}, 409, None),
         ("POST", "/v1/backup", {"file": "relative.db"}, 422, "file"),
+        ("POST", "/v1/subscribers/a/ack", {"upto": 0, "more": 1}, 422, "more"),
+        ("GET", "/v1/socket", None, 426, "upgrade"),
+        ("POST", "/v1/socket", {}, 426, "upgrade"),
         ("GET", "/nothing", None, 404, None),
         ("PATCH", "/v1/events", None, 405, None),
     ],
@@ -114,6 +126,12 @@ def test_every_kind_of_wrong(
     assert problem["remedy"]
     assert len(answer.content) < 3000
     assert http.get("/v1/subscriptions").json()["subscriptions"] == []
+
+
+def test_what_nobody_reads_may_be_as_deep_as_the_rest(http: httpx2.Client):
+    said = CLOUD | {"comment": deep(63), "data": {"type": "Feature", "geometry": None}}
+    assert http.post("/v1/events", json=said).status_code == 200
+    assert http.post("/v1/events", json=said | {"comment": deep(64)}).status_code == 400
 
 
 def test_a_bad_filter_is_pointed_at(http: httpx2.Client):
@@ -188,7 +206,7 @@ def test_a_full_queue_says_when_to_come_again(server: Running):
         return Answer(None)
 
     def fill() -> None:
-        server.desk.core.submit("", hold, weight=10**7)
+        server.desk.core.submit("", hold, weight=10**12)
 
     loop = server.desk.core._loop
     assert loop is not None

@@ -32,7 +32,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def awaited(played: list[str], count: int) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     while len(played) < count and time.monotonic() < until:
         time.sleep(0.01)
     assert len(played) == count
@@ -76,5 +76,5 @@ def test_a_server_that_stops_leaves_no_child(played: list[str], monkeypatch: pyt
     while running._child is None:
         time.sleep(0.01)
     running.stop()
-    assert running._child.wait(60) != 0
+    assert running._child.wait(240) != 0
     assert not played

@@ -34,7 +34,7 @@ def socket(server: Running, key: str | None = None) -> ClientConnection:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     url = server.url.replace("http", "ws") + "/v1/socket"
     return connect(
-        url, subprotocols=["nearcast.v1"], additional_headers=headers, open_timeout=120  # type: ignore[list-item]
+        url, subprotocols=["nearcast.v1"], additional_headers=headers, open_timeout=240  # type: ignore[list-item]
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,20 @@ import pytest
 
 from nearcast import Event, Subscription
 from nearcast.broker.memory import MemoryStore
+from nearcast.broker.replies import Notification, Reply
 from nearcast.broker.service import Service
 from nearcast.broker.wire import notification_to_json
+from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.server.core import Answer, Core, Turn, _Job, _made
 from nearcast.server.events import Publishing
+from nearcast.server.feeds import Feeds, Who
 from nearcast.server.house import House
+from nearcast.server.reader import Reader
 from nearcast.server.settings import Settings
+from nearcast.server.socket import Connection
 from nearcast.server.wire import Texts
-from nearcast.storage.sqlite import Database, Keys
+from nearcast.storage.keys import Keys
+from nearcast.storage.sqlite import Database
 from tests.served import client, feature, serving
 from tests.test_broker_wire import told_by_all_kinds
 from tests.test_server_streams import Talk, socket
@@ -151,3 +158,61 @@ def test_a_frame_of_any_length_comes_whole(tmp_path: Path, size: int):
             assert told["event"]["data"]["properties"]["text"] == "x" * size
             assert told["seq"] == n + 1
         talk.done("ping")
+
+
+def test_who_is_told_goes_before_who_only_gets_a_region():
+    feeds, order = Feeds(1000), list[str]()
+    listeners = {name: feeds.listen(Who("", name)) for name in ("a", "b", "c", "d")}
+
+    def takes(name: str) -> bool:
+        order.append(name)
+        return True
+
+    for name, listener in listeners.items():
+        listener.takes = partial(takes, name)
+    region = SafeRegion(3, Ball("planar", 0.0, 0.0, 5.0))
+    told = Notification("s", "c", Event("e"), NOW, seq=1)
+    feeds.release([
+        ("", Reply((), {"a": region})), ("", Reply((), {"b": region}, {"d": 7})),
+        ("", Reply([told], {"c": region})),
+    ])  # fmt: skip
+    assert order == ["d", "c", "a", "b"]
+    assert [each.region for each in listeners.values()] == [region, region, region, None]
+    assert listeners["d"].request == 7
+    assert feeds.asked(Who("", "d")) == 7
+
+
+class _Line:
+    """A line that takes some frames, then none for a while."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+        self.room = 0
+
+    def say(self, text: bytes) -> bool:
+        if not self.room:
+            return False
+        self.room -= 1
+        self.taken.append(msgspec.json.decode(text))
+        return True
+
+
+@pytest.mark.parametrize("room", range(4))
+def test_what_a_full_line_does_not_take_is_kept(room: int):
+    """Of a notification, a region and a request as many as fit go at once, the rest later."""
+    with serving() as running:
+        feeds, line = Feeds(1000), _Line()
+        desk = running.desk
+        reader = Reader(desk, Who("", "ann"), 0, "websocket")
+        reader._listener.feed = feeds.listen(Who("", "ann")).feed
+        reader._behind, reader._idle = False, True
+        on = Connection(desk, None, None)  # type: ignore[arg-type]
+        reader._listener.feed.take(1, b"{}")
+        region = SafeRegion(3, Ball("planar", 0.0, 0.0, 5.0))
+        reader._listener.region, reader._listener.request = region, 4
+        line.room = room
+        assert on._takes(reader, line.say) == (room == 3)
+        line.room = 3
+        assert on._takes(reader, line.say)
+        assert [each["type"] for each in line.taken] == ["notifications", "region", "request"]
+        assert not reader.moves

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import wraps
@@ -13,16 +12,11 @@ import httpx2
 from nearcast.client import retries
 from nearcast.client.answers import Told
 from nearcast.client.calls import Call, Calls
-from nearcast.client.connection import (
-    KINDS,
-    TIMEOUT_S,
-    answer_of,
-    headers_of,
-    request_of,
-    unreachable,
-)
+from nearcast.client.connection import KINDS, TIMEOUT_S, headers_of, in_batches
 from nearcast.client.phone import AsyncPhone
-from nearcast.errors import UnknownIdError
+from nearcast.client.publisher import AsyncPublisher
+from nearcast.client.sending import sent
+from nearcast.errors import BatchError, UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
@@ -86,12 +80,22 @@ class AsyncClient:
     ack = _verb(Calls.ack)
     check = _verb(Calls.check)
     explain = _verb(Calls.explain)
+    things = _verb(Calls.things)
+    live = _verb(Calls.live)
     _remove = _verb(Calls.remove)
+    _stand = _verb(Calls.stand)
+    _subscribe_batch = _verb(Calls.subscribe_batch)
 
     async def subscribe_many(self, subscriptions: Iterable[Subscription | Fence]) -> None:
-        """`subscribe` for many, one after the other."""
-        for subscription in subscriptions:
-            await self.subscribe(subscription)
+        """`subscribe` for many, by requests of a thousand; a BatchError names the bad row.
+
+        All of one request or none: what came before it is there, and is no harm to send again.
+        """
+        for first, some in in_batches(subscriptions):
+            try:
+                await self._subscribe_batch(some)
+            except BatchError as error:
+                raise BatchError(first + error.row, error.cause) from error
 
     async def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""
@@ -100,6 +104,21 @@ class AsyncClient:
             with suppress(UnknownIdError):
                 return await self._remove(id, kind)
         return await self._remove(id, last)
+
+    async def pause(self, id: str) -> None:
+        """Be told nothing of a subscription, a fence or a composite; raises UnknownIdError."""
+        await self._stands(id, "pause")
+
+    async def resume(self, id: str) -> None:
+        """Be told again, and of what was kept; raises UnknownIdError."""
+        await self._stands(id, "resume")
+
+    async def _stands(self, id: str, how: str) -> None:
+        *others, last = KINDS
+        for kind in others:
+            with suppress(UnknownIdError):
+                return await self._stand(id, how, kind)
+        return await self._stand(id, how, last)
 
     async def notifications(
         self, subscriber: str, after: int | None = None, follow: bool = False,
@@ -118,19 +137,9 @@ class AsyncClient:
         """A connection over which a subscriber moves, holds its safe region and is told."""
         return AsyncPhone(self.url, self._headers, self._calls, subscriber, after, self._patience_s)
 
+    def publisher(self, name: str) -> AsyncPublisher:
+        """A publisher who moves, and keeps silent where nobody could tell the difference."""
+        return AsyncPublisher(self.url, self._headers, self._calls, name, self._patience_s)
+
     async def _send(self, call: Call[T]) -> T:
-        waits = retries.delays(self._patience_s)
-        again = False
-        while True:
-            try:
-                response = await self._http.request(**request_of(call))
-            except httpx2.TransportError as error:
-                delay = next(waits, None)
-                if delay is None:
-                    raise unreachable(self.url, error) from error
-            else:
-                delay = retries.before(response.status_code, response.headers, waits)
-                if delay is None:
-                    return answer_of(call, response, again)
-            await asyncio.sleep(delay)
-            again = True
+        return await sent(self._http, call, self.url, self._patience_s)

@@ -18,11 +18,13 @@ from nearcast.client.connection import (
     TIMEOUT_S,
     answer_of,
     headers_of,
+    in_batches,
     request_of,
     unreachable,
 )
 from nearcast.client.phone import Phone
-from nearcast.errors import UnknownIdError
+from nearcast.client.publisher import Publisher
+from nearcast.errors import BatchError, UnknownIdError
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
@@ -95,12 +97,22 @@ class Client:
     ack = _verb(Calls.ack)
     check = _verb(Calls.check)
     explain = _verb(Calls.explain)
+    things = _verb(Calls.things)
+    live = _verb(Calls.live)
     _remove = _verb(Calls.remove)
+    _stand = _verb(Calls.stand)
+    _subscribe_batch = _verb(Calls.subscribe_batch)
 
     def subscribe_many(self, subscriptions: Iterable[Subscription | Fence]) -> None:
-        """`subscribe` for many, one after the other."""
-        for subscription in subscriptions:
-            self.subscribe(subscription)
+        """`subscribe` for many, by requests of a thousand; a BatchError names the bad row.
+
+        All of one request or none: what came before it is there, and is no harm to send again.
+        """
+        for first, some in in_batches(subscriptions):
+            try:
+                self._subscribe_batch(some)
+            except BatchError as error:
+                raise BatchError(first + error.row, error.cause) from error
 
     def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""
@@ -109,6 +121,21 @@ class Client:
             with suppress(UnknownIdError):
                 return self._remove(id, kind)
         return self._remove(id, last)
+
+    def pause(self, id: str) -> None:
+        """Be told nothing of a subscription, a fence or a composite; raises UnknownIdError."""
+        self._stands(id, "pause")
+
+    def resume(self, id: str) -> None:
+        """Be told again, and of what was kept; raises UnknownIdError."""
+        self._stands(id, "resume")
+
+    def _stands(self, id: str, how: str) -> None:
+        *others, last = KINDS
+        for kind in others:
+            with suppress(UnknownIdError):
+                return self._stand(id, how, kind)
+        return self._stand(id, how, last)
 
     def notifications(
         self, subscriber: str, after: int | None = None, follow: bool = False,
@@ -129,6 +156,10 @@ class Client:
     def phone(self, subscriber: str, after: int | None = None) -> Phone:
         """A connection over which a subscriber moves, holds its safe region and is told."""
         return Phone(self.url, self._headers, self._calls, subscriber, after, self._patience_s)
+
+    def publisher(self, name: str) -> Publisher:
+        """A publisher who moves, and keeps silent where nobody could tell the difference."""
+        return Publisher(self.url, self._headers, self._calls, name, self._patience_s)
 
     def _send(self, call: Call[T]) -> T:
         waits = retries.delays(self._patience_s)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from nearcast.broker.reporter import SafeRectangle
 from nearcast.broker.wire import composite_to_json, notification_from_json
 from nearcast.client.answers import Checked, Page, Placed, Published
 from nearcast.cpsl.composite import Composite
@@ -17,12 +18,15 @@ from nearcast.model.codec import (
     event_to_json,
     events_to_json,
     feature_from_json,
+    fence_from_json,
     fence_to_json,
+    subscription_from_json,
     subscription_to_json,
 )
+from nearcast.model.codec.events import batch
 from nearcast.model.events import Event, check_id
 from nearcast.model.fences import Fence
-from nearcast.model.geometry import Point, Space
+from nearcast.model.geometry import Box, Point, Space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Call", "Calls"]
@@ -68,6 +72,30 @@ class Calls:
             return Call("PUT", f"/fences/{_name(id)}", _nothing, fence_to_json(one))
         return Call("PUT", f"/subscriptions/{_name(id)}", _nothing, subscription_to_json(one))
 
+    def subscribe_batch(self, many: Sequence[Subscription | Fence]) -> Call[None]:
+        """Begin many of one kind, all of them or none; a BatchError names the bad row."""
+        if many and isinstance(many[0], Fence):
+            return Call("POST", "/fences", _nothing, batch(many, fence_to_json))
+        return Call("POST", "/subscriptions", _nothing, batch(many, subscription_to_json))
+
+    def things(
+        self, kind: str = "subscriptions", after: str = "", limit: int = 1000
+    ) -> Call[tuple[list[Subscription] | list[Fence], str]]:
+        """The subscriptions or fences with greater ids, by id, and the id after which to go on."""
+        read: Any = fence_from_json if kind == "fences" else subscription_from_json
+
+        def page(given: Json) -> tuple[Any, str]:
+            return [read(each, space=self._space) for each in given[kind]], str(given["next"])
+
+        return Call("GET", f"/{kind}", page, query={"after": after, "limit": str(limit)})
+
+    def live(self, after: int = 0, limit: int = 1000) -> Call[tuple[list[Event], int]]:
+        """Live events in the order they came, and the offset after which to go on."""
+        query = {"after": str(after), "limit": str(limit)}
+        return Call(
+            "GET", "/events", lambda given: (self._live(given), int(given["next"])), query=query
+        )
+
     def detect(self, composite: Composite) -> Call[None]:
         """Begin to detect a composite."""
         path = f"/composites/{_name(composite.id)}"
@@ -77,6 +105,11 @@ class Calls:
         """End one of the subscriptions, fences or composites; raises UnknownIdError."""
         check_id(id, "id")
         return Call("DELETE", f"/{kind}/{_name(id)}", _nothing)
+
+    def stand(self, id: str, how: str, kind: str = "subscriptions") -> Call[None]:
+        """`pause` or `resume` one of the subscriptions, fences or composites; UnknownIdError."""
+        check_id(id, "id")
+        return Call("POST", f"/{kind}/{_name(id)}/{how}", _nothing)
 
     def preview(self, subscription: Subscription, limit: int = 100) -> Call[list[Event]]:
         """Live events that a subscription would be told of; nothing is made."""
@@ -93,6 +126,18 @@ class Calls:
     def publish_many(self, events: Iterable[Event]) -> Call[Published]:
         """`publish` for many: all of them or none; a BatchError names the bad row."""
         return Call("POST", "/events", _published, events_to_json(events), _MANY)
+
+    def report(
+        self, publisher: str, event: Event, line: int | None, epoch: int
+    ) -> Call[tuple[Published, SafeRectangle]]:
+        """`publish` for one who moves, and where it may be silent if it is heard on this line."""
+        query = {"epoch": str(epoch)} | ({} if line is None else {"line": str(line)})
+        path = f"{_publisher(publisher)}/events"
+        return Call("POST", path, _reported, event_to_json(event), _ONE, query)
+
+    def line(self, publisher: str) -> Call[None]:
+        """The stream on which a publisher hears that its rectangle is void."""
+        return Call("GET", f"{_publisher(publisher)}/stream", _nothing)
 
     def retract(self, event_id: str, source: str | None = None) -> Call[None]:
         """Take a live event back; raises UnknownIdError."""
@@ -196,6 +241,11 @@ def _published(given: Json) -> Published:
     return Published(given["accepted"], given["repeated"], given["offset"])
 
 
+def _reported(given: Json) -> tuple[Published, SafeRectangle]:
+    sides = given["safe_rectangle"]
+    return _published(given), SafeRectangle(given["epoch"], None if sides is None else Box(*sides))
+
+
 def _checked(given: Json) -> Checked:
     said = {name: given.get(name) for name in ("normal", "detail", "line", "column", "length")}
     return Checked(bool(given.get("ok")), **said)
@@ -212,6 +262,11 @@ def _paged(after: int | None, limit: int, wait_s: float) -> dict[str, str]:
 
 def _name(id: str) -> str:
     return quote(id, safe="")
+
+
+def _publisher(name: str) -> str:
+    check_id(name, "publisher")
+    return f"/publishers/{_name(name)}"
 
 
 def _whose(subscriber: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 import httpx2
@@ -10,7 +12,15 @@ from nearcast.client.calls import Call
 from nearcast.client.problems import error_of
 from nearcast.errors import ServerError
 
-__all__ = ["KINDS", "TIMEOUT_S", "answer_of", "headers_of", "request_of", "unreachable"]
+__all__ = [
+    "KINDS",
+    "TIMEOUT_S",
+    "answer_of",
+    "headers_of",
+    "in_batches",
+    "request_of",
+    "unreachable",
+]
 
 T = TypeVar("T")
 
@@ -18,6 +28,7 @@ T = TypeVar("T")
 KINDS = ("subscriptions", "fences", "composites")
 #: How long a server may be silent before a call is tried again.
 TIMEOUT_S = 30.0
+_TOGETHER = 1000
 
 
 def headers_of(key: str | None) -> dict[str, str]:
@@ -40,6 +51,15 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
         request["json"] = call.body
         request["headers"] = {"content-type": call.media}
     return request
+
+
+def in_batches(many: Iterable[T]) -> Iterator[tuple[int, list[T]]]:
+    """Values in their order, at most a thousand and of one type, behind the row of the first."""
+    first = 0
+    for _, some in groupby(many, type):
+        while together := list(islice(some, _TOGETHER)):
+            yield first, together
+            first += len(together)
 
 
 def unreachable(url: str, error: Exception) -> ServerError:

@@ -6,25 +6,31 @@ id in it, where Starlette's router and its middleware took 40 µs of every reque
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from uvicorn.protocols.utils import ClientDisconnected
 
 from nearcast.errors import NearcastError
 from nearcast.server.auth import ANYBODY
 from nearcast.server.desk import Ask, Desk
+from nearcast.server.lines import room_of
 from nearcast.server.logs import log
 from nearcast.server.operations import OPERATIONS, Operation
-from nearcast.server.problems import CONTENT_TYPE, Problem, mistake, problem_of
+from nearcast.server.problems import CONTENT_TYPE, Problem, mistake, problem_of, unavailable
 from nearcast.server.socket import denied, make_endpoint
+from nearcast.server.watch import make_watch
 
 __all__ = ["App"]
 
-_SOCKET = "/v1/socket"
+_SOCKET, _WATCH = "/v1/socket", "/v1/watch"
+_GOING = 1001
 Methods = dict[str, Operation]
 
 
@@ -40,7 +46,7 @@ class App:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._socket = make_endpoint(desk)
+        self._sockets = {_SOCKET: make_endpoint(desk), _WATCH: make_watch(desk)}
         self._plain: dict[str, Methods] = {}
         for operation in OPERATIONS:
             self._plain.setdefault(operation.path, {})[operation.method] = operation
@@ -57,13 +63,26 @@ class App:
         """One request, or one socket."""
         if scope["type"] == "websocket":
             socket = WebSocket(scope, receive, send)
-            if scope["path"] == _SOCKET:
-                await self._socket(socket)
+            endpoint = self._sockets.get(scope["path"])
+            if endpoint is not None:
+                await endpoint(socket)
+                await self._part(socket)
             else:
                 await denied(socket, _nowhere())
             return
         response = await self._answer(Request(scope, receive))
         await response(scope, receive, send)
+
+    async def _part(self, socket: WebSocket) -> None:
+        """Say goodbye where the server stops, to whoever reads."""
+        room = room_of(socket.scope)
+        if (
+            self._desk.feeds.ended
+            and socket.application_state is WebSocketState.CONNECTED
+            and (room is None or room.is_set())
+        ):
+            with suppress(WebSocketDisconnect, ClientDisconnected, RuntimeError):
+                await socket.close(_GOING, "the server stops")
 
     async def _answer(self, request: Request) -> Response:
         operation: Operation | None = None
@@ -74,6 +93,9 @@ class App:
             response = said(problem_of(error))
         except ClientDisconnect:
             response = Response(status_code=499)
+        except asyncio.CancelledError:  # the server stops, and does not wait any longer
+            why = "it stops, and this was not done yet: nobody knows whether it will be"
+            response = said(unavailable(why, "ask again, under the same id"))
         except Exception as error:
             log.error("mistake", path=request.url.path, method=request.method, error=repr(error))
             response = said(mistake())
@@ -95,7 +117,7 @@ class App:
                     request.scope["path_params"] = {"id": found[1]}
                     break
             else:
-                raise _nowhere()
+                raise _no_socket() if path in self._sockets else _nowhere()
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
             raise Problem(405, "this path has no such method", "method", request.method,
@@ -113,12 +135,19 @@ class App:
                 403, f"a key of role {who.role} may not {operation.method} {operation.path}",
                 "role", who.role, f"use a key of role {' or '.join(sorted(operation.roles))}",
             )  # fmt: skip
+        desk.tenants.count("requests", who.tenant)
         desk.limits.spend(who)
         return Ask(desk, request, who)
 
 
 def _nowhere() -> Problem:
     return Problem(404, "there is no such path", remedy="see /openapi.json")
+
+
+def _no_socket() -> Problem:
+    return Problem(426, "this path speaks WebSocket", "upgrade", None,
+                   "open a WebSocket (RFC 6455); see /asyncapi.json",
+                   headers={"Upgrade": "websocket"})  # fmt: skip
 
 
 def said(problem: Problem) -> Response:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from nearcast.errors import UnknownIdError
 from nearcast.server.problems import Problem
-from nearcast.storage.sqlite.keys import Key, Role, digest_of
+from nearcast.storage.keys import Key, Role, digest_of
 
 __all__ = ["ANYBODY", "Keyring", "Principal", "is_loopback"]
 
@@ -70,6 +70,12 @@ class Keyring:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def renew(self, keys: Iterable[tuple[bytes, Key]]) -> None:
+        """These, and no others."""
+        self._known = {}
+        for digest, key in keys:
+            self.add(digest, key)
 
     def add(self, digest: bytes, key: Key) -> None:
         """One more."""

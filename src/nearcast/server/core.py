@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -26,12 +27,16 @@ from nearcast.broker.service import Service
 from nearcast.errors import NearcastError, StoppedError, StoreError
 from nearcast.server.house import House
 from nearcast.server.logs import log
-from nearcast.server.problems import Problem, busy, mistake
+from nearcast.server.problems import busy, mistake, unavailable
+from nearcast.server.standby import elsewhere
+from nearcast.storage.sinks import News
+from nearcast.storage.tables import LostError
 
 __all__ = ["MOST", "Answer", "Call", "Core", "Joint", "Turn"]
 
 #: Calls of one commit.
 MOST = 512
+_TRY_S = 0.25  # how often a server that stands by asks for the store
 _AGAIN, _AGAIN_S = "it begins again from its store", 1.0
 
 
@@ -73,6 +78,12 @@ class Turn:
     """Behind the tenant."""
     changed: set[str] = field(default_factory=set)
     """Tenants of whom somebody asked for a change, or was told something."""
+    anew: set[str] = field(default_factory=set)
+    """Tenants whose broker has begun again from its store."""
+    news: list[tuple[str, list[News]]] = field(default_factory=list)
+    """What has become of tenants' sinks."""
+    taken_s: dict[str, float] = field(default_factory=dict)
+    """How long each tenant's part took."""
     calling_s: float = 0.0
     committing_s: float = 0.0
 
@@ -126,17 +137,25 @@ def _kind(job: _Job) -> type | None:
 class Core:
     """The thread, its queue, and how full that is.
 
-    `released` is called in the loop with every `Turn`; `failed` once, with what stopped it.
+    `released` is called in the loop with every `Turn`; `failed` once, with what stopped it;
+    `taken` when it has become the one that writes to a store that others have, too.
     """
 
     def __init__(
         self, house: House, *, released: Callable[[Turn], None],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None], taken: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.house = house
         self._settings = house.settings
         self._released = released
         self._failed = failed
+        self._taken = taken
+        self.served_at = ""
+        """Where others may ask this server."""
+        self.standing_by = False
+        """Whether another server writes, and this one only looks on."""
+        self._taking = False
+        """Whether it loads what the other one has written: looks wait for that."""
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nearcast-core", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,6 +167,8 @@ class Core:
         """Whether it has stopped by itself."""
         self.waiting = 0
         """The weight of what was given to it and is not answered."""
+        self._waiting_of: dict[str, int] = {}
+        """The same of each tenant."""
         self.calls = 0
         """How many calls that are."""
         self.mistakes = 0
@@ -173,6 +194,11 @@ class Core:
         await asyncio.shield(self._ready)
 
     @property
+    def ended(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._ended
+
+    @property
     def expected_s(self) -> float:
         """How long what waits will take."""
         turns = -(-self.calls // MOST)
@@ -185,7 +211,7 @@ class Core:
 
         `reads` says that it changes nothing: then a mistake in it stops nobody else.
         """
-        self._check()
+        self._check(reads)
         if self.calls and (
             self.expected_s > self._settings.queue_s or self.calls >= self._settings.queue_calls
         ):
@@ -193,22 +219,35 @@ class Core:
                 f"{self.calls} calls are waiting, which takes about {self.expected_s:.1f} s",
                 self.expected_s,
             )
+        share = self._settings.tenant_share
+        mine = self._waiting_of.get(tenant, 0) * self._unit_s
+        if share < 1 and mine > self._settings.queue_s * share:
+            raise busy(f"calls of this tenant are waiting, which takes about {mine:.1f} s", mine)
         return self._put(tenant, call, weight, reads)
 
     def look(self, tenant: str, call: Call) -> asyncio.Future[Any]:
         """The same for a stream, which has one at a time and waits however long it takes."""
-        self._check()
+        self._check(True)
         return self._put(tenant, call, 1, True)
 
-    def _check(self) -> None:
-        if self.why is not None:
-            raise Problem(503, f"the server does not answer: {self.why}", remedy="try again later",
-                          headers={"Retry-After": "1"})  # fmt: skip
+    def note(self, tenant: str, call: Call, *, weight: int = 1) -> asyncio.Future[Any]:
+        """The same for what changes something, of the server's own accord, one at a time."""
+        self._check()
+        return self._put(tenant, call, weight, False)
+
+    def _check(self, reads: bool = False) -> None:
+        if self.standing_by:
+            if not reads:
+                shared = self.house.shared
+                raise elsewhere(None if shared is None else shared.writer)
+        elif self.why is not None and not (reads and self._taking):
+            raise unavailable(self.why)
 
     def _put(self, tenant: str, call: Call, weight: int, reads: bool) -> asyncio.Future[Any]:
         assert self._loop is not None
         future: asyncio.Future[Any] = self._loop.create_future()
         self.waiting += weight
+        self._waiting_of[tenant] = self._waiting_of.get(tenant, 0) + weight
         self.calls += 1
         self._queue.put(_Job(tenant, call, weight, reads, future))
         return future
@@ -236,6 +275,8 @@ class Core:
             self._commit_s += 0.1 * (turn.committing_s - self._commit_s)
         self.waiting -= weight
         self.calls -= len(turn.done)
+        for job, _ in turn.done:
+            self._waiting_of[job.tenant] -= job.weight
         try:
             self._released(turn)
         except Exception:  # what was told is on disk; whoever waits for an answer gets it
@@ -250,6 +291,7 @@ class Core:
 
     def _break(self, error: BaseException) -> None:
         first, self.broken = not self.broken, True
+        self._taking = False
         self.why = f"its store failed ({error})"
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(error)
@@ -259,28 +301,86 @@ class Core:
 
     # -- in the thread ---------------------------------------------------------------
 
-    def _post(self, call: Callable[..., None], *of: Any) -> None:
+    def post(self, call: Callable[..., None], *of: Any) -> None:
+        """Have something done in the loop, from whatever thread."""
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(call, *of)
+        with suppress(RuntimeError):  # the loop is over, and so is everything else
+            self._loop.call_soon_threadsafe(call, *of)
 
     def _run(self) -> None:
         try:
+            if not self._wait():
+                return
             self.house.move_in()
             self._turn([], tick=True)
-            self._post(self._answering)
+            self.post(self._answering)
             self._rounds()
         except BaseException as error:
-            self._post(self._break, error)
+            self.post(self._break, error)
             self._refuse_all(error)
         finally:
             try:
                 self.house.close()
             finally:
-                self._post(self._over)
+                self.post(self._over)
+
+    def _wait(self) -> bool:
+        """Until the store is there to be written to; False: it is to stop before that."""
+        while not self._take():
+            if not self.standing_by:
+                self.post(self._stand_by)
+            until = perf_counter() + _TRY_S
+            while (left := until - perf_counter()) > 0:
+                try:
+                    job = self._queue.get(timeout=left)
+                except Empty:
+                    break
+                if job is None:
+                    return False
+                self._look_on(job)
+        self.post(self._stand_up)
+        return True
+
+    def _take(self) -> bool:
+        try:
+            return self.house.take(self.served_at)
+        except LostError as error:
+            log.warning("the store is out of reach", error=str(error))
+            assert self.house.shared is not None
+            self.house.shared.leave()
+            return False
+
+    def _look_on(self, job: _Job) -> None:
+        """One look at what another server writes."""
+        shared = self.house.shared
+        assert shared is not None
+        made: _Made
+        try:
+            made = shared.look(job.tenant, job.call)  # type: ignore[arg-type]
+        except NearcastError as error:
+            made = error
+        except Exception as error:
+            log.error("mistake", where="in a look", tenant=job.tenant, exc_info=error)
+            made = _Broke()
+        self.post(self._release, Turn(done=[(job, made)]))
+
+    def _stand_by(self) -> None:
+        self.standing_by = True
+        shared = self.house.shared
+        assert shared is not None
+        self.why = f"it stands by, and {shared.writer or 'another server'} writes"
+        log.info("standing by", writer=shared.writer)
+
+    def _stand_up(self) -> None:
+        if self.standing_by:
+            self.standing_by, self._taking = False, True
+            self.why = "it takes over"
+            log.info("taking over")
 
     def _answering(self) -> None:
         assert self._ready is not None
-        self.why = None
+        self.why, self._taking = None, False
+        self._taken()
         if not self._ready.done():
             self._ready.set_result(None)
 
@@ -333,7 +433,7 @@ class Core:
                 try:
                     self._turn(jobs, ticking)
                 except BaseException as error:
-                    self._post(self._refuse, jobs, error)
+                    self.post(self._refuse, jobs, error)
                     raise
 
     def _turn(self, jobs: list[_Job], tick: bool) -> None:
@@ -346,7 +446,7 @@ class Core:
                 by_tenant.setdefault(tenant, [])
         for tenant, its in by_tenant.items():
             self._turn_of(tenant, its, tick, turn)
-        self._post(self._release, turn)
+        self.post(self._release, turn)
 
     def _turn_of(self, tenant: str, jobs: list[_Job], tick: bool, turn: Turn) -> None:
         """One tenant's calls and one commit; after a mistake a commit for each of them."""
@@ -355,7 +455,7 @@ class Core:
         except StoreError:
             raise
         except Exception as error:
-            self._begin_again(tenant, error)
+            self._begin_again(tenant, error, turn)
         else:
             return
         if tick:  # if time itself cannot go on, nothing can
@@ -366,17 +466,18 @@ class Core:
             except StoreError:
                 raise
             except Exception as error:
-                self._begin_again(tenant, error)
+                self._begin_again(tenant, error, turn)
                 turn.done.append((job, _Broke()))
 
-    def _begin_again(self, tenant: str, error: Exception) -> None:
+    def _begin_again(self, tenant: str, error: Exception, turn: Turn) -> None:
         """Nobody knows what a mistake has left in memory: go on with what is on disk."""
         self.mistakes += 1
+        turn.anew.add(tenant)
         log.error("mistake", where="in a call", tenant=tenant, exc_info=error)
         error.__traceback__ = None  # it holds the broker that is to go
-        self._post(self._loading)
+        self.post(self._loading)
         self.house.begin_again(tenant)
-        self._post(self._loaded)
+        self.post(self._loaded)
 
     def _make(self, tenant: str, jobs: list[_Job], tick: bool, turn: Turn) -> None:
         """Make calls, and commit them."""
@@ -405,6 +506,10 @@ class Core:
                 if any(first.replies):
                     turn.changed.add(tenant)
         ended = perf_counter()
+        news = self.house.sinks(tenant).news()
+        if news:
+            turn.news.append((tenant, news))
+        turn.taken_s[tenant] = turn.taken_s.get(tenant, 0.0) + ended - began
         turn.calling_s += made - began
         turn.committing_s += ended - made
         for job, answer in zip(jobs, answers, strict=True):
@@ -419,6 +524,7 @@ class Core:
         """In the loop: nobody knows what these have come to."""
         for job in jobs:
             self.waiting -= job.weight
+            self._waiting_of[job.tenant] -= job.weight
             self.calls -= 1
             if not job.future.done():
                 said = error if isinstance(error, NearcastError) else StoppedError(str(error))
@@ -433,4 +539,4 @@ class Core:
                 if job is not None:
                     jobs.append(job)
         except Empty:
-            self._post(self._refuse, jobs, error)
+            self.post(self._refuse, jobs, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from nearcast.broker.service import Service
+from nearcast.errors import NearcastError
 from nearcast.server.auth import ANYBODY, Keyring, Principal, no_key
 from nearcast.server.core import Answer, Call, Core, Turn
 from nearcast.server.feeds import Feeds, Who
@@ -19,8 +21,15 @@ from nearcast.server.figures import Figures
 from nearcast.server.house import House
 from nearcast.server.limits import Limits
 from nearcast.server.problems import Problem
+from nearcast.server.scene import Scenes
 from nearcast.server.settings import Settings
-from nearcast.server.wire import Texts, check_depth, decode, encode, fitting
+from nearcast.server.silences import Lines
+from nearcast.server.sinks.engine import Engine
+from nearcast.server.sinks.figures import SinkFigures
+from nearcast.server.standby import Watch
+from nearcast.server.tenants import Tenants
+from nearcast.server.wire import Texts, decode, encode, fitting
+from nearcast.storage.keys import Key
 
 __all__ = ["Ask", "Desk", "Page", "answer"]
 
@@ -57,23 +66,79 @@ class Desk:
     feeds: Feeds = field(init=False)
     core: Core = field(init=False)
     limits: Limits = field(init=False)
+    sinks: Engine = field(init=False)
+    watch: Watch | None = field(init=False)
+    """Hears what other servers do with the store, if others have it."""
     metrics: Figures = field(default_factory=Figures, init=False)
+    tenants: Tenants = field(default_factory=Tenants, init=False)
+    scenes: Scenes = field(default_factory=Scenes, init=False)
+    lines: Lines = field(default_factory=Lines, init=False)
+    _looking: asyncio.Future[None] | None = field(default=None, init=False)
     _changed: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         keys = self.house.keys
         self.keyring = Keyring(() if keys is None else keys.all())
         self.feeds = Feeds(self.settings.tail_bytes)
-        self.core = Core(self.house, released=self._released, failed=self._broke)
+        self.core = Core(self.house, released=self._released, failed=self._broke, taken=self._taken)
+        self.watch = self._watch()
         self.limits = Limits(self.settings)
+        self.limits.refused = lambda tenant: self.core.post(self.tenants.count, "refused", tenant)
+        self.tenants.kept = lambda: self.house.kept_of() | {"streams": self.limits.streams_of}
+        self.metrics.watch(self.tenants)
+        self.sinks = Engine(self.settings, self.house, lambda: self.core)
+        self.metrics.watch(SinkFigures(self.sinks, self.house.dead_letters))
 
     def _released(self, turn: Turn) -> None:
         self.feeds.release(turn.replies)
+        for tenant in turn.anew:
+            self.lines.leave(tenant)
+        for tenant, reply in turn.replies:
+            if reply.publish_requests:
+                self.lines.void(tenant, reply.publish_requests)
+        self.sinks.released(turn)
         self.metrics.turned(turn)
+        self.tenants.turned(turn)
+        self.scenes.turned(turn)
         for tenant in turn.changed:
             waited = self._changed.pop(tenant, None)
             if waited is not None:
                 waited.set()
+
+    def _watch(self) -> Watch | None:
+        shared = self.house.shared
+        if shared is None:
+            return None
+
+        def keys(found: list[tuple[bytes, Key]]) -> None:
+            self.core.post(self.keyring.renew, found)
+
+        return Watch(shared.url, keys, lambda: self.core.post(self._stirred))
+
+    def _stirred(self) -> None:
+        """Another server may have written something."""
+        if not self.core.standing_by:
+            return
+        self._wake_all()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_around())
+
+    async def _look_around(self) -> None:
+        for tenant, names in self.feeds.subscribers().items():
+            with suppress(NearcastError):  # it is looked for again soon
+                lasts = await self.core.look(tenant, lambda b, n=names: Answer(b.lasts(n)))  # type: ignore[misc]
+                self.feeds.seen(tenant, lasts)
+
+    def _taken(self) -> None:
+        """This server writes now; what others wrote before, it has not told its listeners."""
+        if self.watch is not None:
+            self.watch.follows = False
+        self._wake_all()
+        self.feeds.miss()
+
+    def _wake_all(self) -> None:
+        for tenant in [*self._changed]:
+            self._changed.pop(tenant).set()
 
     def changed(self, tenant: str) -> asyncio.Event:
         """Set as soon as something of a tenant has changed."""
@@ -86,6 +151,8 @@ class Desk:
     def end(self) -> None:
         """The server stops: whoever waits is let go."""
         self.feeds.end()
+        self.scenes.end()
+        self.lines.end()
         for waited in self._changed.values():
             waited.set()
 
@@ -174,8 +241,7 @@ class Ask:
 
     async def json(self) -> Any:
         """What the body says, not nested too deeply."""
-        most = self.desk.settings.max_depth
-        return check_depth(decode(await self.body(), most), most)
+        return decode(await self.body(), self.desk.settings.max_depth)
 
     async def members(self) -> dict[str, Any]:
         """The members of the object that the body is."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearcast import __version__
 from nearcast.server.operations import OPERATIONS, Operation
 from nearcast.server.problems import CONTENT_TYPE, TITLES
-from nearcast.server.schemas import FRAMES_IN, FRAMES_OUT, SCHEMAS, ref
+from nearcast.server.schemas import (
+    FRAMES_IN,
+    FRAMES_OUT,
+    SCHEMAS,
+    WATCH_IN,
+    WATCH_OUT,
+    Schema,
+    ref,
+)
 
 __all__ = ["asyncapi", "openapi"]
 
@@ -25,7 +33,10 @@ _QUERY: dict[str, dict[str, Any]] = {
     "bbox": {"schema": {"type": "string"}, "description": "west,south,east,north"},
     "where": {"schema": {"type": "string"}, "description": "CQL2"},
     "source": {"schema": {"type": "string"}, "description": "of several that have the id"},
+    "sink": {"schema": {"type": "integer", "minimum": 1}, "description": "the id of a sink"},
     "subscriber": {"schema": {"type": "string"}, "description": "whose (admin)"},
+    "line": {"schema": {"type": "integer", "minimum": 0}, "description": "its number"},
+    "epoch": {"schema": {"type": "integer", "minimum": 1}, "description": "the report's number"},
 }
 
 
@@ -95,31 +106,48 @@ def _responses(operation: Operation) -> dict[str, Any]:
     return found
 
 
+class _Channel(NamedTuple):
+    name: str
+    about: str
+    taken: dict[str, Schema]
+    sent: dict[str, Schema]
+
+
+_CHANNELS = (
+    _Channel("socket", "WebSocket, subprotocol nearcast.v1; the first frame is hello",
+             FRAMES_IN, FRAMES_OUT),
+    _Channel("watch", "WebSocket of the map, subprotocol nearcast.watch.v1; the first frame is "
+             "hello, and binary frames are places", WATCH_IN, WATCH_OUT),
+)  # fmt: skip
+
+
 def asyncapi() -> dict[str, Any]:
-    """What is said over the WebSocket."""
-    taken = {name: _message(name, schema, answered=True) for name, schema in FRAMES_IN.items()}
-    sent = {name: _message(name, schema, answered=False) for name, schema in FRAMES_OUT.items()}
-    messages = taken | sent
-    links = {name: {"$ref": f"#/components/messages/{name}"} for name in messages}
-    channel = {"$ref": "#/channels/socket"}
-
-    def of(names: dict[str, Any]) -> list[dict[str, str]]:
-        return [{"$ref": f"#/channels/socket/messages/{name}"} for name in names]
-
+    """What is said over the two WebSockets."""
+    messages: dict[str, Any] = {}
+    channels: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
+    for channel in _CHANNELS:
+        mark = "" if channel.name == "socket" else f"{channel.name}."
+        ways = {"take": ("receive", channel.taken), "send": ("send", channel.sent)}
+        links: dict[str, Any] = {}
+        for verb, (action, table) in ways.items():
+            names = [mark + name for name in table]
+            for name, (kind, schema) in zip(names, table.items(), strict=True):
+                answered = channel.name == "socket" and verb == "take"
+                messages[name] = _message(kind, schema, answered=answered)
+                links[name] = {"$ref": f"#/components/messages/{name}"}
+            operations[mark + verb] = {
+                "action": action,
+                "channel": {"$ref": f"#/channels/{channel.name}"},
+                "messages": [{"$ref": f"#/channels/{channel.name}/messages/{n}"} for n in names],
+            }
+        about = {"address": f"/v1/{channel.name}", "description": channel.about}
+        channels[channel.name] = about | {"messages": links}
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "nearcast", "version": __version__, "description": _ABOUT},
-        "channels": {
-            "socket": {
-                "address": "/v1/socket",
-                "description": "WebSocket, subprotocol nearcast.v1; the first frame is hello",
-                "messages": links,
-            }
-        },
-        "operations": {
-            "take": {"action": "receive", "channel": channel, "messages": of(taken)},
-            "send": {"action": "send", "channel": channel, "messages": of(sent)},
-        },
+        "channels": channels,
+        "operations": operations,
         "components": {"messages": messages, "schemas": SCHEMAS},
     }
 

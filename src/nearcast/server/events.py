@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
+from nearcast.broker.ports import Altered
 from nearcast.broker.service import Service
 from nearcast.errors import NearcastError, StoreError, UnknownIdError, ValidationError
-from nearcast.model.codec import event_from_json, feature_from_json, feature_to_json
+from nearcast.model.codec import (
+    event_from_json,
+    feature_from_json,
+    feature_to_json,
+    subscription_to_json,
+)
 from nearcast.model.codec.events import batch
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Space, check_space
@@ -36,6 +43,7 @@ from nearcast.server.wire import (
 __all__ = [
     "MOST",
     "Publishing",
+    "came",
     "collection",
     "publish",
     "read_event",
@@ -75,9 +83,13 @@ class Publishing:
 
     events: list[Event]
     by: str | None
+    room: Callable[[int, int], None] | None = None
+    """Refuses more than there may be, given how many there are."""
 
     def __call__(self, broker: Service) -> Answer:
         """By itself."""
+        if self.room is not None:
+            self.room(broker.event_count, broker.reading.new(self.events))
         events, before = self.events, broker.published
         if len(events) == 1:
             reply = broker.publish(events[0], by=self.by)
@@ -89,7 +101,7 @@ class Publishing:
     def joined(self, broker: Service, others: Sequence[Publishing]) -> list[Answer] | None:
         """With others: as if it were one request, where all of them are sure to be new."""
         requests = [self, *others]
-        if any(each.by != self.by for each in others):
+        if any(each.by != self.by or each.room is not None for each in others):
             return None
         events = [event for each in requests for event in each.events]
         if not broker.reading.strange(events):
@@ -113,12 +125,19 @@ def _accepted(new: int, repeated: int, offset: int) -> dict[str, int]:
     return {"accepted": new, "repeated": repeated, "offset": offset}
 
 
-async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, int]:
-    """Publish events, all or none."""
-    call = Publishing(events, who.key if who.role == "publish" else None)
-    found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
+def came(desk: Desk, who: Principal, found: Mapping[str, int]) -> None:
+    """Events that came are counted."""
     for result in ("accepted", "repeated"):
         desk.metrics.came[result] += found[result]
+        desk.tenants.count(result, who.tenant, found[result])
+
+
+async def publish(desk: Desk, who: Principal, events: list[Event]) -> dict[str, int]:
+    """Publish events, all or none."""
+    room = None if not desk.settings.tenant_events else partial(desk.limits.tenant, who, "events")
+    call = Publishing(events, who.key if who.role == "publish" else None, room)
+    found: dict[str, int] = await desk.call(who, call, weight=max(1, len(events)))
+    came(desk, who, found)
     return found
 
 
@@ -142,9 +161,10 @@ async def retract(desk: Desk, who: Principal, id: str, source: str | None) -> No
         event = broker.reading.event(id, source)
         if not who.admin and broker.reading.publisher(event) != who.key:
             raise UnknownIdError("event", id, "it may have expired; check the id")
-        return Answer(None, (broker.retract(event.id, event.source),))
+        return Answer((event.id, event.source), (broker.retract(event.id, event.source),))
 
-    await desk.call(who, call)
+    gone, its = await desk.call(who, call)
+    desk.scenes.news(who.tenant, "event", gone, source=its)
 
 
 async def delete(ask: Ask) -> Response:
@@ -218,4 +238,23 @@ async def get_log(ask: Ask) -> Response:
         (encode(event_json(event) | {"offset": offset}) for offset, event in found), most
     )
     next = found[len(texts) - 1][0] if found else after
-    return answer({"events": [*map(msgspec.Raw, texts)], "next": next})
+    last = await ask.desk.look(ask.who, lambda broker: broker.reading.offset)
+    return answer({"events": [*map(msgspec.Raw, texts)], "next": next, "last": last})
+
+
+async def get_changes(ask: Ask) -> Response:
+    """`GET /changes?after=&limit=`: how subscriptions came, changed and went."""
+    after, limit = whole(ask.query, "after", 0), page_size(ask)
+    most = ask.desk.settings.page_bytes
+    page = await ask.desk.look(ask.who, lambda broker: broker.changes(after, limit, most))
+    texts = fitting((encode(_change_json(each)) for each in page.altered), most)
+    next = page.altered[len(texts) - 1].number if texts else after
+    said = {"changes": [*map(msgspec.Raw, texts)], "next": next}
+    return answer(said | {"last": page.last, "forgotten": page.forgotten})
+
+
+def _change_json(change: Altered) -> dict[str, Any]:
+    said = {"seq": change.number, "offset": change.offset, "id": change.id}
+    if change.subscription is None:
+        return said | {"op": "remove"}
+    return said | {"op": "update", "subscription": subscription_to_json(change.subscription)}

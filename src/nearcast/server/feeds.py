@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -41,6 +41,8 @@ class Listener:
     takes: Callable[[], bool] | None = None
     """Takes what there is at once, where there is nothing to wait for; False: it must be woken."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    missed: bool = False
+    """Whether there may be something in the store that never was in the tail."""
     region: SafeRegion | None = None
     """The newest safe region that it has not taken yet."""
     request: int | None = None
@@ -59,6 +61,8 @@ class Feed:
         """The number of the newest."""
         self.size = 0
         """Bytes in the tail."""
+        self.known = -1
+        """What the store had come to when it was looked at last."""
 
     def take(self, seq: int, text: bytes) -> None:
         """One more notification."""
@@ -79,6 +83,12 @@ class Feed:
         if skip < 0:
             return None
         return [*islice(self._tail, skip, skip + limit)]
+
+    def miss(self) -> None:
+        """Something is there, in the store."""
+        for listener in self.listeners:
+            listener.missed = True
+            listener.woken.set()
 
     def wake(self) -> None:
         """Something is there."""
@@ -140,6 +150,26 @@ class Feeds:
         self._pulled[who] = asked
         return True
 
+    def subscribers(self) -> dict[str, list[str]]:
+        """Who is listened to, by tenant."""
+        found: dict[str, list[str]] = {}
+        for tenant, subscriber in self._feeds:
+            found.setdefault(tenant, []).append(subscriber)
+        return found
+
+    def seen(self, tenant: str, lasts: Mapping[str, int]) -> None:
+        """Another server has told somebody something, by the last number of each."""
+        for subscriber, last in lasts.items():
+            feed = self._feeds.get((tenant, subscriber))
+            if feed is not None and feed.known != last:
+                feed.known = last
+                feed.miss()
+
+    def miss(self) -> None:
+        """Everybody looks at the store."""
+        for feed in self._feeds.values():
+            feed.miss()
+
     def end(self) -> None:
         """The server stops: everybody who waits is told."""
         self.ended = True
@@ -147,9 +177,14 @@ class Feeds:
             feed.wake()
 
     def release(self, replies: Iterable[tuple[str, Reply]]) -> None:
-        """What a turn of the core has told, in its order."""
+        """What a turn of the core has told, in its order.
+
+        Whoever is told or asked something goes before those who only get a region: to write that
+        down takes longer, and nobody waits for it.
+        """
         texts, feeds = Texts(), self._feeds
         woken: dict[Who, Feed] = {}
+        later: dict[Who, Feed] = {}
         for tenant, reply in replies:
             for told in reply if feeds else ():
                 if told.subscriber is None or told.seq is None:
@@ -162,13 +197,14 @@ class Feeds:
                 who = Who(tenant, subscriber)
                 if self._asked.pop(who, None) is not None:
                     self._pulled.pop(who, None)
-                if who in self._feeds:
-                    woken[who] = self._feeds[who]
-                    for listener in woken[who].listeners:
+                feed = feeds.get(who)
+                if feed is not None:
+                    later[who] = feed
+                    for listener in feed.listeners:
                         listener.region, listener.request = region, None
             for subscriber in reply.location_requests:
                 self._ask(Who(tenant, subscriber), reply, woken)
-        for feed in woken.values():
+        for feed in (woken | later).values():
             feed.wake()
 
     def _ask(self, who: Who, reply: Reply, woken: dict[Who, Feed]) -> None:

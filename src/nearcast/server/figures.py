@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 from nearcast.server.core import Turn
 
@@ -62,6 +65,10 @@ class Figures:
         )  # fmt: skip
         self.kept = Gauge("nearcast_kept", "What is kept", ["what"], registry=registry)
 
+    def watch(self, collector: Collector) -> None:
+        """Ask somebody else, too."""
+        self._registry.register(collector)
+
     def turned(self, turn: Turn) -> None:
         """A turn of the core is over."""
         if turn.done:
@@ -71,6 +78,19 @@ class Figures:
         told = sum(len(reply) for _, reply in turn.replies)
         if told:
             self.notifications.inc(told)
+
+    def totals(self) -> dict[str, Any]:
+        """What has come and gone since the server began, for whoever looks on."""
+        found: dict[str, Any] = {
+            "events": self.came["accepted"], "delivered": sum(self.sent.values()),
+        }  # fmt: skip
+        for name, each in (("calling", self.calling), ("commit", self.committing)):
+            for sample in next(iter(each.collect())).samples:
+                if sample.name.endswith(("_sum", "_count")):
+                    found[name + sample.name[sample.name.rindex("_") :]] = sample.value
+        told = next(iter(self.notifications.collect())).samples
+        found["notifications"] = next(s.value for s in told if s.name.endswith("_total"))
+        return found
 
     def text(self) -> bytes:
         """As Prometheus reads it."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, ClassVar, NamedTuple
+from selectors import EVENT_READ, DefaultSelector
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -19,14 +20,20 @@ from websockets.frames import Frame
 from websockets.http11 import Response
 
 from nearcast.server.lines import SocketLine
-from nearcast.server.problems import CONTENT_TYPE, Problem, busy, malformed
+from nearcast.server.problems import CONTENT_TYPE, Problem, busy, malformed, unavailable
 from nearcast.server.settings import Settings
 
-__all__ = ["Gates", "HttpGate", "SocketGate", "gates"]
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
+
+__all__ = ["Gates", "HttpGate", "SocketGate", "gates", "has_input"]
 
 #: Bytes of answers that wait in this process for one connection, beside one more answer.
 WAITING = 16_384
 _LINGERS_S = 10.0
+#: When the server stops: how long frames that were sent before are read, looked at so often, and
+#: how long the other end has to say goodbye.
+_READS_S, _LOOKS_S, _GOODBYE_S = 1.0, 0.01, 2.0
 _PONG = b"\x8a"  # the first byte of such a frame
 
 
@@ -34,6 +41,8 @@ class HttpGate(HttpToolsProtocol):
     """HTTP, with bounds."""
 
     settings: ClassVar[Settings]
+    closing: ClassVar[bool] = False
+    """Whether the server stops: what was sent before is answered, and nothing after that."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Refuse it if there are too many."""
@@ -45,6 +54,8 @@ class HttpGate(HttpToolsProtocol):
         """Bytes of its head so far; None: that is complete."""
         if len(self.connections) > self.settings.max_connections:
             self.refuse(busy(f"{len(self.connections) - 1:,} connections are open", 1))
+        elif self.closing:
+            self.shutdown()
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless there is no end of the head."""
@@ -69,6 +80,8 @@ class HttpGate(HttpToolsProtocol):
         """What follows is its body."""
         self._head = None
         super().on_headers_complete()
+        if self.closing and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """It is there."""
@@ -97,6 +110,18 @@ class HttpGate(HttpToolsProtocol):
             "send it at once, or in smaller pieces",
         ))  # fmt: skip
 
+    def shutdown(self) -> None:
+        """The server stops: let go, unless a request is there, in part at least."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if self._since is not None and self._head:
+            return  # `on_headers_complete` sees to it
+        if idle and (self._since is None or self._head is not None) and self._has_input():
+            return
+        super().shutdown()
+
+    def _has_input(self) -> bool:
+        return has_input(self.transport.get_extra_info("socket"))
+
     def send_400_response(self, msg: str) -> None:
         """What was sent is no HTTP."""
         self.refuse(malformed(msg.rstrip("."), "send HTTP/1.1"))
@@ -111,6 +136,9 @@ class HttpGate(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """The head was HTTP; what follows is not."""
         self._since = None
+        if self.closing:
+            self.refuse(unavailable("it is stopping"))
+            return
         if not self.url.isascii():
             self.send_400_response("The path is not ASCII.")
             return
@@ -132,6 +160,23 @@ class SocketGate(SocketLine):
             self.close_sent = self.handshake_complete = True
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server stops: what was sent before is read, and answered by `Connection.run`."""
+        if self.close_sent or not self.handshake_complete:
+            super().shutdown()
+            return
+        self.stop_keepalive()
+        self.close_timeout = _GOODBYE_S
+        self._end(self.loop.time() + _READS_S)
+
+    def _end(self, until: float) -> None:
+        if self.close_sent or self.transport.is_closing():
+            return
+        if self.loop.time() < until and has_input(self.transport.get_extra_info("socket")):
+            self.loop.call_later(_LOOKS_S, self._end, until)
+            return
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1012})
 
     def handle_cont(self, event: Frame) -> None:
         """A piece of a message: however small they are, together they take no more room."""
@@ -172,6 +217,10 @@ class Gates(NamedTuple):
     http: type[HttpGate]
     socket: type[SocketGate]
 
+    def close(self) -> None:
+        """The server stops: each connection has at most one more request answered."""
+        self.http.closing = True
+
     async def watch(self, state: ServerState) -> None:
         """Look for what takes too long, until cancelled. O(connections) a second."""
         loop = asyncio.get_running_loop()
@@ -193,6 +242,15 @@ class Gates(NamedTuple):
 def gates(settings: Settings) -> Gates:
     """The protocols under these settings."""
     return Gates(type("Http", (HttpGate,), {"settings": settings}), SocketGate)
+
+
+def has_input(socket: HasFileno) -> bool:
+    """Whether somebody has sent something, or knocked, and nobody has looked yet."""
+    if socket.fileno() < 0:
+        return False
+    with DefaultSelector() as selector:
+        selector.register(socket, EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _written(problem: Problem) -> bytes:

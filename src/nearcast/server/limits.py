@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -12,7 +13,7 @@ from nearcast.server.auth import Principal
 from nearcast.server.problems import Problem, busy, too_large
 from nearcast.server.settings import Settings
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "Seat"]
 
 #: Wrong keys from one address, and the seconds after which they are forgiven.
 _GUESSES, _FORGIVEN_S = 20, 60.0
@@ -28,6 +29,10 @@ class Limits:
         """What a key has left of its requests, and when that was."""
         self._guesses: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.streams = 0
+        self.streams_of: Counter[str] = Counter()
+        """Those whose tenant is known."""
+        self.refused: Callable[[str], None] = lambda _: None
+        """Hears which tenant was refused something since that has too much."""
 
     async def body(self, request: Request) -> bytes:
         """A body that is not too large; 413 before it is read where its length is said."""
@@ -44,10 +49,10 @@ class Limits:
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def batch(self, count: int) -> None:
-        """How many events come at once."""
+    def batch(self, count: int, what: str = "events") -> None:
+        """How many events or things come at once."""
         if count > self._settings.max_batch:
-            raise too_large("events", count, self._settings.max_batch, "events", "max_batch")
+            raise too_large(what, count, self._settings.max_batch, "rows", "max_batch")
 
     def filter(self, given: Any, field: str) -> None:
         """How long a filter or pattern is, wherever in a value it stands."""
@@ -75,16 +80,23 @@ class Limits:
 
     def spend(self, who: Principal) -> None:
         """One request more of a key."""
-        rate = self._settings.rate
-        if not rate or who.key is None:
-            return
+        if self._settings.rate and who.key is not None:
+            self._pay(who.key, self._settings.rate, "this key")
+        if self._settings.tenant_rate:
+            try:
+                self._pay(f"\0{who.tenant}", self._settings.tenant_rate, "this tenant")
+            except Problem:
+                self.refused(who.tenant)
+                raise
+
+    def _pay(self, name: str, rate: float, what: str) -> None:
         now = monotonic()
-        left, then = self._spent.pop(who.key, (rate * 2, now))
+        left, then = self._spent.pop(name, (rate * 2, now))
         left = min(rate * 2, left + (now - then) * rate) - 1
         if left < 0:
-            self._spent[who.key] = left + 1, now
-            raise busy(f"this key has more than {rate:g} requests a second", -left / rate)
-        self._spent[who.key] = left, now
+            self._spent[name] = left + 1, now
+            raise busy(f"{what} has more than {rate:g} requests a second", -left / rate)
+        self._spent[name] = left, now
         while len(self._spent) > _ADDRESSES:
             self._spent.popitem(last=False)
 
@@ -100,12 +112,50 @@ class Limits:
         if count >= _GUESSES:
             raise busy(f"{_GUESSES} wrong keys came from this address", since + _FORGIVEN_S - now)
 
-    def opened(self) -> None:
-        """One stream or socket more."""
+    def tenant(self, who: Principal, what: str, count: int, more: int) -> None:
+        """So many more `things` or `events` of a tenant, which has some already."""
+        most: int = getattr(self._settings, f"tenant_{what}")
+        if most and more and count + more > most:
+            self.refused(who.tenant)
+            raise Problem(
+                429, f"this tenant may have {most:,} {what}, and has {count:,}", what, count,
+                f"let some end, or have tenant_{what} raised", headers={"Retry-After": "60"},
+            )  # fmt: skip
+
+    def opened(self, tenant: str | None) -> Seat:
+        """One stream or socket more; its tenant may be known later (`Seat.of`)."""
         if self.streams >= self._settings.max_streams:
             raise busy(f"{self.streams:,} streams are open", 5)
+        seat = Seat(self)
+        if tenant is not None:
+            self.seated(seat, tenant)
         self.streams += 1
+        return seat
 
-    def closed(self) -> None:
-        """One less."""
-        self.streams -= 1
+    def seated(self, seat: Seat, tenant: str) -> None:
+        """A stream is this tenant's."""
+        most, mine = self._settings.tenant_streams, self.streams_of[tenant]
+        if most and mine >= most:
+            self.refused(tenant)
+            raise busy(f"{mine:,} streams of this tenant are open", 5)
+        self.streams_of[tenant] += 1
+        seat.tenant = tenant
+
+
+class Seat:
+    """An open stream's."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.tenant: str | None = None
+
+    def of(self, tenant: str) -> None:
+        """Whose it is turns out; 429 if that has too many."""
+        if self.tenant is None:
+            self._limits.seated(self, tenant)
+
+    def leave(self) -> None:
+        """It is closed."""
+        self._limits.streams -= 1
+        if self.tenant is not None:
+            self._limits.streams_of[self.tenant] -= 1

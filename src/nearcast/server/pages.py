@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from html import escape
 
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from nearcast.server.desk import Ask, answer
 
-__all__ = ["get_asyncapi", "get_docs", "get_openapi", "get_root"]
+__all__ = ["get_asyncapi", "get_docs", "get_openapi"]
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}"
     "td,th{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top}code{font-size:.95em}"
 )
-
-
-async def get_root(_: Ask) -> Response:
-    """`GET /`."""
-    return RedirectResponse("/docs")
 
 
 async def get_openapi(_: Ask) -> Response:

@@ -30,6 +30,7 @@ __all__ = [
     "mistake",
     "problem_of",
     "too_large",
+    "unavailable",
 ]
 
 CONTENT_TYPE = "application/problem+json"
@@ -43,6 +44,7 @@ TITLES = {
     408: ("slow", "What was sent took too long to come"),
     409: ("conflict", "Something else is there"),
     413: ("large", "What was sent is too large"),
+    426: ("upgrade", "Another protocol is needed"),
     422: ("invalid", "What was sent is not valid"),
     429: ("busy", "Too much at once"),
     431: ("large", "What was sent is too large"),
@@ -123,6 +125,12 @@ def busy(
     return Problem(
         429, detail, remedy=remedy, headers={"Retry-After": str(max(1, round(after_s + 0.5)))}
     )
+
+
+def unavailable(why: str, remedy: str = "try again later") -> Problem:
+    """503, for a while."""
+    return Problem(503, f"the server does not answer: {why}", remedy=remedy,
+                   headers={"Retry-After": "1"})  # fmt: skip
 
 
 def mistake() -> Problem:

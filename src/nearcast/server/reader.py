@@ -86,6 +86,9 @@ class Reader:
     def at_hand(self) -> Page | None:
         """What comes next, if that is in the tail; `took` says that it was sent."""
         assert self._listener.at is not None
+        if self._listener.missed:
+            self._listener.missed, self._behind = False, True
+            return None
         feed = self._listener.feed
         found = feed.after(self._listener.at, MOST)
         if not found:
@@ -130,3 +133,9 @@ class Reader:
         """A location request, once: report with a number above this."""
         request, self._listener.request = self._listener.request, None
         return request
+
+    def keep(self, region: SafeRegion | None, request: int | None) -> None:
+        """These could not be sent after all."""
+        listener = self._listener
+        if listener.region is None and listener.request is None:
+            listener.region, listener.request = region, request

@@ -8,13 +8,15 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -22,19 +24,29 @@ from nearcast.errors import ValidationError
 from nearcast.server.app import App
 from nearcast.server.auth import is_loopback
 from nearcast.server.desk import Desk
-from nearcast.server.gate import gates
+from nearcast.server.gate import gates, has_input
 from nearcast.server.house import House
 from nearcast.server.logs import log
+from nearcast.server.page import check_base
 from nearcast.server.rehearsal import Rehearsal
 from nearcast.server.settings import Settings
+from nearcast.server.sources.running import Sources
+from nearcast.storage.tables import LostError
+from nearcast.storage.urls import parse_url, shown
 
 if TYPE_CHECKING:
     from nearcast.server.demo import CityLife
 
-__all__ = ["Running", "socket_beside"]
+__all__ = ["Lasting", "Running", "socket_beside"]
 
 _BACKLOG = 2048
 _YOUNG = 50_000  # objects that are made, and stay, before circles among them are looked for
+#: How long the core or the loop goes on while the other waits. Each kernel lets go of the
+#: interpreter, and to have it back takes up to that long while the other one works: a report
+#: makes thirty calls.
+_SWITCH_S = 0.0005
+_AGAIN_S = 0.5  # how often a store that was lost is looked for
+_DOOR_S = 1.0  # for those who wait to be let in when it stops
 _DESCRIPTORS = 64  # of the system's, for files and whatever else is not a connection
 
 
@@ -50,22 +62,39 @@ class Running:
         self._rehearsal = Rehearsal(settings.space)
         if settings.demo and settings.space != "globe":
             raise ValidationError("space", settings.space, "the demo's city is on the globe")
+        if settings.base:
+            check_base(settings.base)
         self.house = House.open(settings)
         try:
             self._sockets = [_bound(settings)]
         except BaseException:
             self.house.close()
             raise
+        self._port: int = self._sockets[0].getsockname()[1]
         self.error: BaseException | None = None
-        self.desk = Desk(settings, self.house, self._failed)
+        try:
+            self.desk = Desk(settings, self.house, self._failed)
+        except BaseException:
+            self._sockets[0].close()
+            self.house.close()
+            raise
+        self.desk.core.served_at = settings.advertise or self.url
+        self.asked = False
+        """Whether somebody has asked it to end."""
         if not len(self.desk.keyring) and not is_loopback(settings.host):
             self._sockets[0].close()
             self.house.close()
             raise ValidationError(
                 "host", settings.host,
                 "without keys a server listens on loopback only: make a key first with "
-                f"`nearcast keys create --store {settings.store} --role admin`",
+                f"`nearcast keys create --store {shown(settings.store)} --role admin`",
             )  # fmt: skip
+        try:
+            self._sources = Sources(self.desk)
+        except BaseException:
+            self._sockets[0].close()
+            self.house.close()
+            raise
         self._beside = _bound_beside(self.house)
         if self._beside is not None:
             self._sockets.append(self._beside)
@@ -81,15 +110,14 @@ class Running:
         )  # fmt: skip
         self.city: CityLife | None = None
         """The demo's, if there is one."""
-        self._server = _Server(config, self._stopping)
+        self._server = _Server(config, self._stopping, self.stop)
         self.started = threading.Event()
         """Set when requests are answered."""
 
     @property
     def port(self) -> int:
         """The port, where any free one was asked for."""
-        port: int = self._sockets[0].getsockname()[1]
-        return port
+        return self._port
 
     @property
     def url(self) -> str:
@@ -101,6 +129,7 @@ class Running:
         """Answer until `stop`, SIGINT or SIGTERM; raises what stopped it otherwise."""
         if self._alone:
             gc.disable()  # until everything is loaded
+            sys.setswitchinterval(_SWITCH_S)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(self._serve())
@@ -111,10 +140,17 @@ class Running:
 
     def stop(self) -> None:
         """End soon, in order: no new connections, what waits is made, the store is closed."""
+        self.asked = True
         self._server.should_exit = True
+
+    def simulated(self, names: list[str], places: Any, steps: int) -> None:
+        """Show maps where a simulator's people truly are; from any thread, once it has started."""
+        self.desk.core.post(self.desk.scenes.simulated, names, places, steps)
 
     async def _serve(self) -> None:
         await self.desk.core.start()
+        if self.desk.watch is not None:
+            self.desk.watch.start()
         beside = [
             asyncio.ensure_future(self._announce()),
             asyncio.ensure_future(self._gates.watch(self._server.server_state)),
@@ -125,30 +161,38 @@ class Running:
             for each in beside:
                 each.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            await self._sources.end()
+            await self.desk.sinks.end()
             await self.desk.core.stop()
+            if self.desk.watch is not None:
+                await asyncio.to_thread(self.desk.watch.stop)
 
     async def _announce(self) -> None:
         with suppress(Exception):  # what kept it from that is told by `_failed`
             await self.desk.core.ready()
+            self._sources.start()
             self.started.set()
-            log.info("ready", url=self.url, store=self.settings.store, keys=len(self.desk.keyring))
+            log.info(
+                "ready", url=self.url, store=shown(self.settings.store), keys=len(self.desk.keyring)
+            )
             if self._alone:
                 _collect_seldom()
                 self._rehearsal.start()
             if self.settings.demo:
                 from nearcast.server.demo import CityLife
 
-                self.city = CityLife(self.desk)
+                self.city = CityLife(self.desk, self.url)
                 await self.city.run()
 
     def _stopping(self) -> None:
         log.info("stopping")
+        self._gates.close()
         self.desk.end()
 
     def _failed(self, error: BaseException) -> None:
         log.error("failed", error=str(error))
         self.error = error
-        self.stop()
+        self._server.should_exit = True
 
     def _tidy(self) -> None:
         self._rehearsal.stop()
@@ -160,15 +204,63 @@ class Running:
                 path.unlink(missing_ok=True)
 
 
+class Lasting:
+    """A server that begins again when it has lost a store that others have, too.
+
+    It stands by then, or writes once more. The port stays; connections do not.
+    """
+
+    def __init__(self, settings: Settings, *, alone: bool = False) -> None:
+        self._alone = alone
+        self._ended = threading.Event()
+        self.running = Running(settings, alone=alone)
+        self._settings = replace(settings, port=self.running.port)
+
+    def run(self) -> None:
+        """Answer until `stop`, SIGINT or SIGTERM; raises what stopped it otherwise."""
+        while True:
+            try:
+                self.running.run()
+                return
+            except LostError as error:
+                if self.running.asked or self._ended.is_set():
+                    raise
+                log.warning("begins again", error=str(error))
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        gc.unfreeze()  # what it had loaded goes
+        while not self._ended.is_set():
+            try:
+                self.running = Running(self._settings, alone=self._alone)
+                return
+            except LostError as error:
+                log.warning("the store is out of reach", error=str(error))
+            except ValidationError as error:
+                if error.field != "port":
+                    raise
+                log.warning("the port is taken for now", error=str(error))
+            self._ended.wait(_AGAIN_S)
+
+    def stop(self) -> None:
+        """End soon; from any thread."""
+        self._ended.set()
+        self.running.stop()
+
+
 class _Server(uvicorn.Server):
     """uvicorn's, which tells before it waits for connections to end, and ends without a signal."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stopping: Callable[[], None], asked: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._heard = asked
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping()
+        await _let_in(sockets or [])
         await super().shutdown(sockets)
 
     @contextmanager
@@ -187,7 +279,14 @@ class _Server(uvicorn.Server):
     def _asked(self, number: int, _: FrameType | None) -> None:
         if self.should_exit and number == signal.SIGINT:
             self.force_exit = True
-        self.should_exit = True
+        self._heard()
+
+
+async def _let_in(sockets: list[socket.socket]) -> None:
+    """Who has knocked before: a door that closes throws out whoever still waits behind it."""
+    until = perf_counter() + _DOOR_S
+    while perf_counter() < until and any(map(has_input, sockets)):
+        await asyncio.sleep(0)
 
 
 def _most_descriptors() -> int:
@@ -251,7 +350,8 @@ def _bound(settings: Settings) -> socket.socket:
 
 def socket_beside(house: House) -> Path | None:
     """The socket by which whoever owns the store reaches the server that has it open."""
-    return None if house.database is None else Path(f"{house.database.path.absolute()}-socket")
+    path = parse_url(house.settings.store).path
+    return None if path is None else Path(f"{path.absolute()}-socket")
 
 
 def _bound_beside(house: House) -> socket.socket | None:

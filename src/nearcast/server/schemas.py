@@ -6,9 +6,11 @@ from typing import Any
 
 from nearcast.cpsl.composite import MODES
 from nearcast.model.fences import TRANSITIONS
-from nearcast.storage.sqlite.keys import ROLES
+from nearcast.model.terms import MEANWHILE
+from nearcast.server.sinks.protocols import PROTOCOLS
+from nearcast.storage.keys import ROLES
 
-__all__ = ["FRAMES_IN", "FRAMES_OUT", "SCHEMAS", "ref"]
+__all__ = ["FRAMES_IN", "FRAMES_OUT", "SCHEMAS", "WATCH_IN", "WATCH_OUT", "Schema", "ref"]
 
 Schema = dict[str, Any]
 
@@ -66,6 +68,33 @@ _TOLD = {
     "event": _EVENT, "transition": None, "object": None, "parts": None,
 }  # fmt: skip
 
+_SINK = {
+    "id": "1", "subscriber": "ann", "sink": "https://example.org/hook", "protocol": "HTTP",
+    "protocolsettings": {"timeout": 5}, "state": "closed", "why": None, "upto": 12, "last": 12,
+    "waiting": 0, "delivered": 11, "failed": 16, "retried": 15, "dead": 1, "lost": 0,
+    "failures": 0, "again": None,
+}  # fmt: skip
+_DEAD = {
+    "id": "7", "subscriber": "ann", "sink_id": "1", "sink": "https://example.org/hook",
+    "protocol": "HTTP", "subscription": "s1", "seq": 1, "why": "answered 500", "tries": 16,
+    "at": "2026-03-01T18:00:00Z", "replaying": False, "notification": _TOLD,
+}  # fmt: skip
+_TO: dict[str, Any] = {
+    "sink": {"type": "string", "format": "uri", "maxLength": 2048},
+    "protocol": {"enum": [*PROTOCOLS]},
+    "protocolsettings": _object(open=True),
+}
+_STATUS: Schema = {"enum": ["ACTIVE", "INACTIVE"]}
+_CONFIG: Schema = _object(
+    subscriptionExpireTime=_TIME,
+    subscriptionMaxEvents={"type": "integer", "minimum": 1, "maximum": 2**53 - 1},
+    initialEvent={"type": "boolean"},
+    quietHours=_object(
+        ("start", "end"), start=_TEXT, end=_TEXT, zone=_TEXT, keep={"type": "boolean"}
+    ),
+    digest={"type": ["string", "number"]},
+    whilePaused={"enum": [*MEANWHILE]},
+)
 _ASKED: dict[str, Any] = {
     "id": _TEXT,
     "types": {"const": ["nearcast.event"]},
@@ -73,7 +102,9 @@ _ASKED: dict[str, Any] = {
     "filters": _of(_object(open=True)),
     "keywords": _WORDS,
     "region": ref("Region"),
-    "config": _object(subscriptionExpireTime=_TIME),
+    "config": _CONFIG,
+    "status": _STATUS,
+    **_TO,
 }
 
 SCHEMAS: dict[str, Schema] = {
@@ -139,15 +170,37 @@ SCHEMAS: dict[str, Schema] = {
         ],
         "example": _FEATURE,
     },
+    "OneEvent": {"anyOf": [ref("CloudEvent"), ref("Feature")], "example": _FEATURE},
     "Published": {
         **_object(
             ("accepted", "repeated", "offset"), accepted=_COUNT, repeated=_COUNT, offset=_COUNT
         ),
         "example": {"accepted": 1, "repeated": 0, "offset": 1},
     },
+    "Silenced": {
+        **_object(
+            ("accepted", "repeated", "offset", "epoch", "safe_rectangle"), accepted=_COUNT,
+            repeated=_COUNT, offset=_COUNT, epoch=_COUNT, safe_rectangle=_or_null(_of(_NUMBER)),
+        ),
+        "example": {"accepted": 1, "repeated": 0, "offset": 1, "epoch": 1,
+                    "safe_rectangle": [121.4, 36.1, 121.5, 36.2]},
+    },
     "Log": {
-        **_object(("events", "next"), events=_of(ref("CloudEvent")), next=_COUNT),
-        "example": {"events": [_EVENT | {"offset": 1}], "next": 1},
+        **_object(
+            ("events", "next", "last"), events=_of(ref("CloudEvent")), next=_COUNT, last=_COUNT
+        ),
+        "example": {"events": [_EVENT | {"offset": 1}], "next": 1, "last": 1},
+    },
+    "Changes": {
+        **_object(("changes", "next", "last", "forgotten"), changes=_of(ref("Change")),
+                  next=_COUNT, last=_COUNT, forgotten=_COUNT),
+        "example": {"changes": [{"seq": 1, "offset": 0, "id": "s1", "op": "remove"}],
+                    "next": 1, "last": 1, "forgotten": 0},
+    },
+    "Change": {
+        **_object(("seq", "offset", "id", "op"), seq=_COUNT, offset=_COUNT, id=_TEXT,
+                  op={"enum": ["update", "remove"]}, subscription=ref("Subscription")),
+        "example": {"seq": 1, "offset": 0, "id": "s1", "op": "remove"},
     },
     "Subscription": {
         **_object(**_ASKED),
@@ -168,14 +221,29 @@ SCHEMAS: dict[str, Schema] = {
     },
     "Composite": {
         **_object(
-            ("text",), id=_TEXT, subscriber=_TEXT, text=_TEXT, consume={"enum": [*MODES]}
+            ("text",), id=_TEXT, subscriber=_TEXT, text=_TEXT, consume={"enum": [*MODES]},
+            config=_CONFIG, status=_STATUS, **_TO,
         ),
         "example": {"subscriber": "ops", "text": 'Q(3)(STRING: type = "alarm")'},
+    },
+    "NewSubscription": {
+        "anyOf": [ref("Subscription"), _of({"allOf": [ref("Subscription"), {"required": ["id"]}]})],
+        "example": {"subscriber": "ann", "filters": [{"cql2": "price < 3300"}]},
+    },
+    "NewFence": {
+        "anyOf": [ref("Fence"), _of({"allOf": [ref("Fence"), {"required": ["id"]}]})],
+        "example": {"subscriber": "ops", "object": "truck", "region": _CIRCLE},
+    },
+    "NewlyBegun": {
+        "anyOf": [
+            ref("Begun"), _object(("accepted", "repeated"), accepted=_COUNT, repeated=_COUNT),
+        ],
+        "example": {"id": "s1", "created": True, "notifications": []},
     },
     "Begun": {
         **_object(
             ("id", "created"), id=_TEXT, created={"type": "boolean"},
-            notifications=_of(ref("Notification")),
+            notifications=_of(ref("Notification")), protocolsettings=_object(open=True),
         ),
         "example": {"id": "s1", "created": True, "notifications": []},
     },
@@ -185,6 +253,7 @@ SCHEMAS: dict[str, Schema] = {
             seq=_or_null(_SEQ), subscription=_TEXT, subscriber=_or_null(_TEXT), at=_TIME,
             event=ref("CloudEvent"), transition=_or_null({"enum": [*TRANSITIONS]}),
             object={"type": ["string", "number", "null"]}, parts=_or_null(_of(_TEXT)),
+            digest=_COUNT,
         ),
         "example": _TOLD,
     },
@@ -252,6 +321,51 @@ SCHEMAS: dict[str, Schema] = {
         ("wanted", "held", "found"), wanted={"type": "string"}, held={"type": "boolean"},
         found={"type": "string"},
     ),
+    "Sink": {
+        **_object(
+            ("id", "subscriber", "sink", "protocol", "state", "upto", "last", "waiting"),
+            id=_TEXT, subscriber=_TEXT, **_TO,
+            state={"enum": ["closed", "half-open", "open", "disabled"]},
+            why=_or_null({"type": "string"}), upto=_COUNT, last=_COUNT, waiting=_COUNT,
+            delivered=_COUNT, failed=_COUNT, retried=_COUNT, dead=_COUNT, lost=_COUNT,
+            failures=_COUNT, again=_or_null(_TIME),
+        ),
+        "example": _SINK,
+    },
+    "Sinks": {
+        **_object(("sinks", "next"), sinks=_of(ref("Sink")), next=_COUNT),
+        "example": {"sinks": [_SINK], "next": 1},
+    },
+    "Refused": {
+        **_object(("topic",), open=True, topic={"type": "string"}, value={"type": "string"}),
+        "description": "A message of a source (sink 0) that could not be taken.",
+        "example": {"topic": "offers", "partition": 0, "offset": 7, "headers": {}, "value": "?"},
+    },
+    "DeadLetter": {
+        **_object(
+            ("id", "subscriber", "sink_id", "sink", "protocol", "subscription", "seq", "why",
+             "tries", "at", "replaying", "notification"),
+            id=_TEXT, subscriber=_TEXT, sink_id=_TEXT, sink=_TEXT, protocol=_TEXT,
+            subscription=_TEXT, seq=_SEQ, why={"type": "string"}, tries=_COUNT, at=_TIME,
+            replaying={"type": "boolean"},
+            notification={"anyOf": [ref("Notification"), ref("Digest"), ref("Refused")]},
+        ),
+        "example": _DEAD,
+    },
+    "DeadLetters": {
+        **_object(("dead_letters", "next"), dead_letters=_of(ref("DeadLetter")), next=_COUNT),
+        "example": {"dead_letters": [_DEAD], "next": 7},
+    },
+    "Digest": {
+        **_object(("notifications", "next"), notifications=_of(ref("Notification")), next=_COUNT),
+        "example": {"notifications": [_TOLD | {"digest": 0}], "next": 1},
+    },
+    "Standing": {
+        **_object(("id", "status"), id=_TEXT, status=_STATUS),
+        "example": {"id": "s1", "status": "INACTIVE"},
+    },
+    "Replaying": {**_object(("replaying",), replaying=_COUNT), "example": {"replaying": 1}},
+    "Dropped": {**_object(("dropped",), dropped=_COUNT), "example": {"dropped": 1}},
     "NewKey": {
         **_object(
             ("role",), role={"enum": [*ROLES]}, subscriber=_or_null(_TEXT),
@@ -305,6 +419,8 @@ FRAMES_IN: dict[str, Schema] = {
     "fence": _object(("fence",), fence=ref("Fence")),
     "composite": _object(("composite",), composite=ref("Composite")),
     "unsubscribe": _object(("id",), id=_TEXT),
+    "pause": _object(("id",), id=_TEXT),
+    "resume": _object(("id",), id=_TEXT),
     "ping": _object(),
 }
 #: And those that the server sends.
@@ -321,4 +437,55 @@ FRAMES_OUT: dict[str, Schema] = {
     "request": _object(("after",), after=_COUNT),
     "done": _object(("ref",), open=True, ref=_REF),
     "error": _object(("ref", "problem"), ref=_REF, problem=ref("Problem")),
+}  # fmt: skip
+
+#: Frames of the map's socket that pages send …
+WATCH_IN: dict[str, Schema] = {
+    "hello": _object(key=_TEXT),
+    "follow": _object(("subscriber",), subscriber=_or_null(_TEXT)),
+    "lamps": _object(("cpsl",), cpsl=_or_null(_TEXT)),
+}
+_ANY: Schema = {"type": "object"}
+#: … and those it sends, but for places, which are binary.
+WATCH_OUT: dict[str, Schema] = {
+    "welcome": _object(
+        ("space", "demo", "extent", "build", "offset", "now", "tiles"),
+        space={"enum": ["globe", "planar"]},
+        demo={"type": "boolean"}, extent=_or_null(_of(_NUMBER)), build=_TEXT, offset=_COUNT,
+        now=_TIME,
+        tiles=_or_null(_object(("url", "credit"), url=_TEXT, credit={"type": "string"})),
+    ),
+    "names": _object(
+        ("kind", "first", "names"), kind={"enum": ["reported", "true"]}, first=_COUNT,
+        names=_of(_TEXT),
+    ),
+    "happened": _object(
+        ("missed",), missed=_COUNT, events=_of(ref("Feature")),
+        told=_of(
+            _object(
+                ("to", "subscriber", "event", "source", "at"), to=_TEXT,
+                subscriber=_or_null(_TEXT), event=_TEXT, source=_or_null(_TEXT), at=_TIME,
+                transition={"enum": [*TRANSITIONS]}, object={}, parts=_of(_TEXT),
+                composite=ref("Feature"),
+            )
+        ),
+        news=_of(
+            _object(
+                ("kind", "id", "thing", "source"), id=_TEXT, thing=_or_null(_ANY),
+                kind={"enum": ["subscription", "fence", "composite", "event"]},
+                source=_or_null(_TEXT),
+            )
+        ),
+    ),
+    "figures": _object(
+        ("events", "notifications", "delivered", "reports", "steps", "queue", "now"), open=True,
+        events=_COUNT, notifications=_NUMBER, delivered=_COUNT, reports=_COUNT,
+        steps=_or_null(_COUNT), queue=_COUNT, now=_TIME,
+    ),
+    "followed": _object(
+        ("subscriber",), subscriber=_or_null(_TEXT), place=_or_null(_POSITION), epoch=_COUNT,
+        safe_region=_or_null(_TEXT), impact=_or_null(_ANY),
+    ),
+    "lit": _object(("counts",), counts=_of(_COUNT)),
+    "error": _object(("problem",), problem=ref("Problem")),
 }  # fmt: skip

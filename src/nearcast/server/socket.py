@@ -17,15 +17,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from uvicorn.protocols.utils import ClientDisconnected
 
 from nearcast.errors import NearcastError, ValidationError
+from nearcast.mobility.safe_region import SafeRegion
 from nearcast.server import events, subscribers, things
 from nearcast.server.auth import Principal, no_key
 from nearcast.server.desk import Desk, Page
 from nearcast.server.feeds import Who
+from nearcast.server.limits import Seat
 from nearcast.server.lines import Say, room_of, say_of
 from nearcast.server.logs import log
 from nearcast.server.problems import CONTENT_TYPE, Problem, malformed, mistake, problem_of
 from nearcast.server.reader import Reader
-from nearcast.server.wire import check_depth, decode, encode, region_text
+from nearcast.server.wire import decode, encode, region_text
 
 __all__ = ["FRAMES", "PROTOCOL", "Connection", "denied", "make_endpoint"]
 
@@ -45,7 +47,7 @@ def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
             who = desk.asks(socket)
             if who is not None:
                 _may(who)
-            desk.limits.opened()
+            seat = desk.limits.opened(None if who is None else who.tenant)
         except NearcastError as error:
             await denied(socket, problem_of(error))
             return
@@ -53,11 +55,11 @@ def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
             spoken = PROTOCOL if PROTOCOL in socket.scope["subprotocols"] else None
             await socket.accept(spoken)
             line = say_of(socket.scope), room_of(socket.scope)
-            await Connection(desk, socket, who, *line).run()
+            await Connection(desk, socket, who, *line, seat).run()
         except (WebSocketDisconnect, ClientDisconnected):
             pass
         finally:
-            desk.limits.closed()
+            seat.leave()
 
     return endpoint
 
@@ -84,7 +86,7 @@ class Connection:
 
     def __init__(
         self, desk: Desk, socket: WebSocket, who: Principal | None, say: Say | None = None,
-        room: asyncio.Event | None = None,
+        room: asyncio.Event | None = None, seat: Seat | None = None,
     ) -> None:  # fmt: skip
         self.desk = desk
         self.subscriber: str | None = None
@@ -92,6 +94,7 @@ class Connection:
         self._say = say
         self._line_is_free = room
         self._who = who
+        self._seat = seat
         self._greeted = False
         self._room = asyncio.Semaphore(_TOGETHER)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,12 +111,19 @@ class Connection:
         try:
             async with asyncio.timeout(_HELLO_S) as patience:
                 await self._read(patience)
+            if self.desk.feeds.ended:
+                await self._finish()
         except TimeoutError:
             await self.close(_POLICY, "say hello first")
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _finish(self) -> None:
+        """The server stops: what was asked before is answered, unless nobody reads that."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.desk.settings.stop_s / 2)
 
     async def _read(self, patience: asyncio.Timeout) -> None:
         while True:
@@ -159,8 +169,7 @@ class Connection:
             self._room.release()
 
     def _read_frame(self, body: bytes) -> dict[str, Any]:
-        most = self.desk.settings.max_depth
-        frame = decode(body, most)
+        frame = decode(body, self.desk.settings.max_depth)
         if not isinstance(frame, dict):
             raise malformed("a frame is an object", 'send {"type": …}')
         ref = frame.get("ref")
@@ -176,9 +185,8 @@ class Connection:
         if kind != "hello":
             if not self._greeted:
                 raise Problem(409, "the first frame is hello", "type", kind, "say hello first")
+            self.desk.tenants.count("requests", self.who.tenant)
             self.desk.limits.spend(self.who)
-            if kind != "publish":
-                check_depth(frame, self.desk.settings.max_depth)
         return await heed(self, frame)
 
     async def hello(self, frame: dict[str, Any]) -> None:
@@ -187,7 +195,10 @@ class Connection:
             raise Problem(409, "hello was said already", "type", "hello", "open another socket")
         _known(frame, "subscriber", "after", "key")
         if self._who is None:
-            self._who = self._holder(frame.get("key"))
+            who = self._holder(frame.get("key"))
+            if self._seat is not None:
+                self._seat.of(who.tenant)
+            self._who = who
         who = self._who
         subscriber, after = frame.get("subscriber", who.subscriber), frame.get("after")
         if subscriber is not None and (not isinstance(subscriber, str) or not subscriber):
@@ -233,7 +244,8 @@ class Connection:
                 await self.refuse(problem_of(error), None)
                 await self.close(_LATER, "come again")
             else:
-                await self.close(_GOING, "the server stops")
+                if self._say is None:  # else whoever has the line reads it to its end first
+                    await self.close(_GOING, "the server stops")
 
     async def _follow(self, reader: Reader) -> None:
         if self._say is not None:
@@ -247,23 +259,33 @@ class Connection:
                 await self._send(_told(page))
                 self.desk.metrics.sent["websocket"] += len(page.texts)
             if region is not None:
-                text = region_text(region)
-                await self.send({"type": "region", "epoch": region.epoch, "safe_region": text})
+                await self.send(_region(region))
             if request is not None:
-                await self.send({"type": "request", "after": request})
+                await self.send(_request(request))
             if page is None and region is None and request is None:
                 await reader.woken()
 
     def _takes(self, reader: Reader, say: Say) -> bool:
         """Send what has come without waking anybody; False: `_follow` must."""
-        if not reader.idle or reader.moves:
+        if not reader.idle:
             return False
         page = reader.at_hand()
-        if page is None or not say(_told(page)):
+        if page is None and reader.stirred:  # the tail does not reach back that far
             return False
-        reader.took(page)
-        self.desk.metrics.sent["websocket"] += len(page.texts)
-        return True
+        if page is not None:
+            if not say(_told(page)):
+                return False
+            reader.took(page)
+            self.desk.metrics.sent["websocket"] += len(page.texts)
+        if reader.moves:
+            region, asked = reader.region(), reader.request()
+            if region is not None and not say(encode(_region(region))):
+                reader.keep(region, asked)
+                return False
+            if asked is not None and not say(encode(_request(asked))):
+                reader.keep(None, asked)
+                return False
+        return not reader.stirred
 
     async def send(self, frame: dict[str, Any]) -> None:
         """One frame; waits while the other end does not read."""
@@ -299,6 +321,14 @@ def _told(page: Page) -> bytes:
     return b'{"type":"notifications","notifications":[%b],"next":%d,"lost":%d}' % (
         b",".join(page.texts), page.next, page.lost
     )  # fmt: skip
+
+
+def _region(region: SafeRegion) -> dict[str, Any]:
+    return {"type": "region", "epoch": region.epoch, "safe_region": region_text(region)}
+
+
+def _request(after: int) -> dict[str, Any]:
+    return {"type": "request", "after": after}
 
 
 def _known(frame: dict[str, Any], *names: str) -> None:
@@ -347,9 +377,9 @@ def _begins(sort: things.Sort) -> Callable[[Connection, dict[str, Any]], Awaitab
         said = frame.get(sort.kind)
         if isinstance(said, dict) and on.subscriber is not None:
             said = {"subscriber": on.subscriber} | said
-        thing = things.read(on.desk, on.who, sort, said, None)
-        done = await things.put(on.desk, on.who, thing)
-        if thing.subscriber == on.subscriber:
+        asked = things.wanted(on.desk, on.who, sort, said, None)
+        done = await things.put(on.desk, on.who, asked)
+        if asked.thing.subscriber == on.subscriber:
             del done["notifications"]
         return done
 
@@ -361,6 +391,16 @@ async def _unsubscribe(on: Connection, frame: dict[str, Any]) -> None:
     if not isinstance(frame.get("id"), str):
         raise ValidationError("id", frame.get("id"), "give a string")
     await things.end(on.desk, on.who, frame["id"])
+
+
+def _stands(*, over: bool) -> Callable[[Connection, dict[str, Any]], Awaitable[Any]]:
+    async def heed(on: Connection, frame: dict[str, Any]) -> dict[str, Any]:
+        _known(frame, "id")
+        if not isinstance(frame.get("id"), str):
+            raise ValidationError("id", frame.get("id"), "give a string")
+        return await things.pause(on.desk, on.who, frame["id"], over=over)
+
+    return heed
 
 
 async def _ping(_: Connection, frame: dict[str, Any]) -> None:
@@ -379,5 +419,7 @@ FRAMES: dict[str, Heed] = {
     "fence": _begins(things.KINDS["fence"]),
     "composite": _begins(things.KINDS["composite"]),
     "unsubscribe": _unsubscribe,
+    "pause": _stands(over=False),
+    "resume": _stands(over=True),
     "ping": _ping,
 }

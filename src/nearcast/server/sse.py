@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from nearcast.errors import NearcastError
 from nearcast.server.desk import Ask, Page
 from nearcast.server.feeds import Who
+from nearcast.server.limits import Seat
 from nearcast.server.problems import malformed
 from nearcast.server.reader import Reader
 from nearcast.server.wire import encode, region_text, whole
@@ -28,15 +29,15 @@ async def get_stream(ask: Ask) -> Response:
     """`GET /subscribers/{id}/stream`."""
     ask.who.must_see(ask.id)
     after = _after(ask)
-    ask.desk.limits.opened()
+    seat = ask.desk.limits.opened(ask.who.tenant)
     reader = Reader(ask.desk, Who(ask.who.tenant, ask.id), after, "sse")
     try:
         await reader.start()
     except BaseException:
         reader.__exit__()
-        ask.desk.limits.closed()
+        seat.leave()
         raise
-    return StreamingResponse(_stream(ask, reader), 200, _HEADERS, "text/event-stream")
+    return StreamingResponse(_stream(ask, reader, seat), 200, _HEADERS, "text/event-stream")
 
 
 def _after(ask: Ask) -> int | None:
@@ -48,7 +49,7 @@ def _after(ask: Ask) -> int | None:
     return whole(ask.query, "after", 0) if "after" in ask.query else None
 
 
-async def _stream(ask: Ask, reader: Reader) -> AsyncIterator[bytes]:
+async def _stream(ask: Ask, reader: Reader, seat: Seat) -> AsyncIterator[bytes]:
     sent = ask.desk.metrics.sent
     try:
         with reader, suppress(NearcastError):  # the server stops: whoever reads comes again
@@ -67,7 +68,7 @@ async def _stream(ask: Ask, reader: Reader) -> AsyncIterator[bytes]:
                     if not reader.stirred:
                         yield b":\n\n"
     finally:
-        ask.desk.limits.closed()
+        seat.leave()
 
 
 def _written(page: Page) -> bytes:

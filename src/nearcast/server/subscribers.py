@@ -41,6 +41,7 @@ async def move(desk: Desk, who: Principal, subscriber: str, said: dict[str, Any]
         return Answer((reply, broker.reading.epoch(subscriber)), (reply,))
 
     reply, known = await desk.call(who, call)
+    desk.scenes.placed(who.tenant, subscriber, place.x, place.y)
     region = reply.safe_regions.get(subscriber)
     mine = [each for each in reply if each.subscriber == subscriber]
     asked = [m.after for m in reply.messages(subscriber) if isinstance(m, LocationRequest)]
@@ -121,5 +122,8 @@ async def post_ack(ask: Ask) -> Response:
     """`POST /subscribers/{id}/ack`."""
     ask.who.must_see(ask.id)
     said = await ask.members()
+    for name in said:
+        if name != "upto":
+            raise ValidationError(name, said[name], "known is upto")
     await acknowledge(ask.desk, ask.who, ask.id, said.get("upto"))
     return answer({"upto": said["upto"]})

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from secrets import token_urlsafe
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from msgspec import Raw
 from starlette.responses import Response
 
 from nearcast.broker.ports import Kind, Thing
+from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
 from nearcast.broker.wire import composite_from_json, composite_to_json
 from nearcast.cpsl.composite import Composite
-from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
 from nearcast.model.codec import (
     fence_from_json,
     fence_to_json,
     subscription_from_json,
     subscription_to_json,
 )
+from nearcast.model.codec.events import batch
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Space
 from nearcast.model.subscriptions import Subscription
@@ -31,9 +34,15 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.problems import Problem
+from nearcast.server.sinks import delivery
 from nearcast.server.wire import Texts, encode, fitting
+from nearcast.storage.sinks import Delivery, Sink, Sinks
 
-__all__ = ["KINDS", "Sort", "end", "mine", "put", "read"]
+__all__ = ["KINDS", "Sort", "Wanted", "end", "mine", "pause", "put", "read", "wanted"]
+
+
+_STATUS = "status"
+_PAUSED, _ACTIVE = "INACTIVE", "ACTIVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +86,118 @@ def read(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) -> T
         who.must_be(str(given["subscriber"]))
     if given.get("subscriber") is None and who.subscriber is not None:
         given["subscriber"] = who.subscriber
-    if given.get("sink") is not None:
-        raise ValidationError("sink", given["sink"], "notifications are fetched here; leave it out")
+    for name in (*delivery.MEMBERS, _STATUS):  # what was read may be written
+        given.pop(name, None)
     return sort.read(given, desk.settings.space)
 
 
-async def put(desk: Desk, who: Principal, thing: Thing, *, fresh: bool = False) -> dict[str, Any]:
+class Wanted(NamedTuple):
+    """A thing, and where its notifications are to go."""
+
+    thing: Thing
+    delivery: Delivery | None = None
+
+
+def wanted(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) -> Wanted:
+    """The thing that a body describes, and its sink."""
+    thing = read(desk, who, sort, said, id)
+    to = delivery.read(said, desk.settings)
+    if to is not None and thing.subscriber is None:
+        raise ValidationError("subscriber", None, "say whose notifications the sink is to get")
+    return Wanted(thing, to)
+
+
+async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False) -> dict[str, Any]:
     """Begin a thing, or put it in the place of another; `fresh`: but not of a different one."""
+    thing, to = wanted
 
     def call(broker: Service) -> Answer:
         old = broker.reading.thing(thing.id)
         if old is None:
             desk.limits.things(broker.reading.count(who.subscriber or ""), who)
+            desk.limits.tenant(who, "things", len(broker), 1)
         elif not who.owns(old.subscriber) or (fresh and old != thing):
             raise DuplicateIdError(_kind(old), thing.id, "choose another id")
+        sinks, name = desk.house.sinks(who.tenant), thing.subscriber or ""
+        known = sinks.where(thing.id)
+        goes, told = to, dict[str, Any]()
+        if to is not None:
+            goes, told = delivery.completed(to, thing.id, name, sinks)
+        since = broker.reading.last(name)
         if isinstance(thing, Composite):
             reply = broker.detect(thing)
         else:
             reply = broker.subscribe(thing)
-        return Answer((old is None, reply), (reply,))
+        if goes is not None or known is not None:
+            _send(thing, goes, since, sinks, broker, reply)
+        return Answer((old is None, reply, told), (reply,))
 
-    created, reply = await desk.call(who, call)
+    created, reply, told_once = await desk.call(who, call)
+    kind = KINDS[_kind(thing)]
+    desk.scenes.news(who.tenant, kind.kind, thing.id, lambda: kind.write(thing))
     told = [*map(Raw, fitting(map(Texts().of, reply[:MOST]), desk.settings.page_bytes))]
-    return {"id": thing.id, "created": created, "notifications": told}
+    done: dict[str, Any] = {"id": thing.id, "created": created, "notifications": told}
+    return done | ({"protocolsettings": told_once} if told_once else {})
+
+
+async def put_all(desk: Desk, who: Principal, sort: Sort, said: list[Any]) -> dict[str, int]:
+    """Begin many, all or none; how many are new or others now, and how many were there already."""
+    if sort.kind == "composite":
+        raise ValidationError("body", said, "composites come one by one: PUT each")
+    desk.limits.batch(len(said), f"{sort.path} of one request")
+    asked: list[Wanted] = batch(said, lambda each: wanted(desk, who, sort, each, None))
+    given: list[Any] = [each.thing for each in asked]
+
+    def call(broker: Service) -> Answer:
+        standing = [broker.reading.thing(each.id) for each in given]
+        new = len({each.id for each, old in zip(given, standing, strict=True) if old is None})
+        if new:
+            desk.limits.things(broker.reading.count(who.subscriber or "") + new - 1, who)
+            desk.limits.tenant(who, "things", len(broker), new)
+        for row, (each, old) in enumerate(zip(given, standing, strict=True)):
+            if old is not None and not who.owns(old.subscriber):
+                taken = DuplicateIdError(_kind(old), each.id, "choose another id")
+                raise BatchError(row, taken)
+        goings = _goings(asked, desk.house.sinks(who.tenant), broker)
+        reply = broker.subscribe_many(given)
+        for each, goes, since in goings:
+            _send(each, goes, since, desk.house.sinks(who.tenant), broker, reply)
+        same = sum(each == old for each, old in zip(given, standing, strict=True))
+        return Answer({"accepted": len(given) - same, "repeated": same}, (reply,))
+
+    done: dict[str, int] = await desk.call(who, call, weight=max(1, len(given)))
+    for each in given:
+        desk.scenes.news(who.tenant, sort.kind, each.id, partial(sort.write, each))
+    return done
+
+
+def _send(
+    thing: Thing, to: Delivery | None, since: int, sinks: Sinks, broker: Service, reply: Reply
+) -> None:
+    """Send what a thing tells from a number on; it may have told all it was to, and be over."""
+    over = thing.id not in broker
+    if not over or any(told.subscription_id == thing.id for told in reply):
+        sinks.put(thing.id, thing.subscriber or "", to, since)
+    if over:
+        sinks.ended(thing.id)
+
+
+def _goings(
+    asked: list[Wanted], sinks: Sinks, broker: Service
+) -> list[tuple[Thing, Delivery | None, int]]:
+    """Things that go to a sink or went to one, where each goes, and from which number on."""
+    found: list[tuple[Thing, Delivery | None, int]] = []
+    for row, (thing, to) in enumerate(asked):
+        name, goes = thing.subscriber or "", to
+        if to is not None:
+            goes, told = delivery.completed(to, thing.id, name, sinks)
+            if told:
+                alone = "say it, or PUT this one by itself: what is made up is told only there"
+                raise BatchError(row, ValidationError("protocolsettings.secret", None, alone))
+        elif sinks.where(thing.id) is None:
+            continue
+        found.append((thing, goes, broker.reading.last(name)))
+    return found
 
 
 def _kind(thing: Thing) -> str:
@@ -110,10 +208,30 @@ async def end(desk: Desk, who: Principal, id: str, sort: Sort | None = None) -> 
     """End a thing; 404 if it is not there, of another kind, or another's."""
 
     def call(broker: Service) -> Answer:
+        kind = _kind(mine(broker, who, id, sort))
+        return Answer(kind, (broker.unsubscribe(id),))
+
+    kind = await desk.call(who, call)
+    desk.scenes.news(who.tenant, kind, id)
+
+
+async def pause(
+    desk: Desk, who: Principal, id: str, sort: Sort | None = None, *, over: bool = False
+) -> dict[str, Any]:
+    """Tell nothing of a thing for a while, or again if that is over; 404 as in `end`."""
+
+    def call(broker: Service) -> Answer:
         mine(broker, who, id, sort)
-        return Answer(None, (broker.unsubscribe(id),))
+        reply = broker.resume(id) if over else broker.pause(id)
+        return Answer(None, (reply,))
 
     await desk.call(who, call)
+    return {"id": id, _STATUS: _ACTIVE if over else _PAUSED}
+
+
+def _shown(sort: Sort, thing: Thing, sink: Sink | None, paused: bool) -> dict[str, Any]:
+    """A thing as it is read; that one is paused is said of those that are."""
+    return sort.write(thing) | delivery.shown(sink) | ({_STATUS: _PAUSED} if paused else {})
 
 
 def mine(broker: Service, who: Principal, id: str, sort: Sort | None) -> Thing:
@@ -130,25 +248,30 @@ def putting(sort: Sort) -> Callable[[Ask], Any]:
     """`PUT /…/{id}`."""
 
     async def handler(ask: Ask) -> Response:
-        thing = read(ask.desk, ask.who, sort, await ask.json(), ask.id)
-        done = await put(ask.desk, ask.who, thing)
+        asked = wanted(ask.desk, ask.who, sort, await ask.json(), ask.id)
+        done = await put(ask.desk, ask.who, asked)
         return answer(done, 201 if done["created"] else 200)
 
     return handler
 
 
 def posting(sort: Sort) -> Callable[[Ask], Any]:
-    """`POST /…`: named for whoever asks; under one Idempotency-Key it is made once."""
+    """`POST /…`: named for whoever asks; under one Idempotency-Key it is made once.
+
+    A list is of things that have their ids: each as if it were PUT, all of them or none.
+    """
 
     async def handler(ask: Ask) -> Response:
         said = await ask.json()
+        if isinstance(said, list):
+            return answer(await put_all(ask.desk, ask.who, sort, said))
         if isinstance(said, dict) and "id" in said:
             raise ValidationError(
                 "id", said["id"], f"PUT it to /v1/{sort.path}/ID, or leave it out"
             )
         id = _named(ask, sort)
-        thing = read(ask.desk, ask.who, sort, said, id)
-        done = await put(ask.desk, ask.who, thing, fresh=True)
+        asked = wanted(ask.desk, ask.who, sort, said, id)
+        done = await put(ask.desk, ask.who, asked, fresh=True)
         headers = {"Location": f"/v1/{sort.path}/{quote(id, safe='')}"}
         return answer(done, 201 if done["created"] else 200, headers)
 
@@ -174,8 +297,12 @@ def getting(sort: Sort) -> Callable[[Ask], Any]:
     """`GET /…/{id}`."""
 
     async def handler(ask: Ask) -> Response:
-        found = await ask.desk.look(ask.who, lambda broker: mine(broker, ask.who, ask.id, sort))
-        return answer(sort.write(found))
+        def look(broker: Service) -> tuple[Thing, Sink | None, bool]:
+            found = mine(broker, ask.who, ask.id, sort)
+            sink = ask.desk.house.sinks(ask.who.tenant).where(found.id)
+            return found, sink, broker.reading.paused(found.id)
+
+        return answer(_shown(sort, *await ask.desk.look(ask.who, look)))
 
     return handler
 
@@ -190,17 +317,31 @@ def deleting(sort: Sort) -> Callable[[Ask], Any]:
     return handler
 
 
+def pausing(sort: Sort, *, over: bool) -> Callable[[Ask], Any]:
+    """`POST /…/{id}/pause` and `/…/{id}/resume`."""
+
+    async def handler(ask: Ask) -> Response:
+        return answer(await pause(ask.desk, ask.who, ask.id, sort, over=over))
+
+    return handler
+
+
 def listing(sort: Sort) -> Callable[[Ask], Any]:
     """`GET /…?limit=&after=`: by id; one's own, or all for an admin."""
 
     async def handler(ask: Ask) -> Response:
         after, limit = ask.query.get("after", ""), page_size(ask)
         whose = ask.query.get("subscriber") if ask.who.admin else ask.who.subscriber
-        found = await ask.desk.look(
-            ask.who, lambda broker: broker.reading.things(sort.kind, after, limit, whose)
-        )
-        texts = fitting((encode(sort.write(each)) for each in found), ask.desk.settings.page_bytes)
-        next = found[len(texts) - 1].id if found else after
+
+        def look(broker: Service) -> list[tuple[Thing, Sink | None, bool]]:
+            sinks, paused = ask.desk.house.sinks(ask.who.tenant), broker.reading.paused
+            things = broker.reading.things(sort.kind, after, limit, whose)
+            return [(each, sinks.where(each.id), paused(each.id)) for each in things]
+
+        found = await ask.desk.look(ask.who, look)
+        written = (encode(_shown(sort, *each)) for each in found)
+        texts = fitting(written, ask.desk.settings.page_bytes)
+        next = found[len(texts) - 1][0].id if found else after
         return answer({sort.path: [*map(Raw, texts)], "next": next})
 
     return handler

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from nearcast.broker.service import Service
 from nearcast.cpsl.analyze import problems
 from nearcast.cpsl.composite import Composite
+from nearcast.cpsl.draw import graph
 from nearcast.cpsl.parser import parse
 from nearcast.errors import FilterError, PatternError, ValidationError
 from nearcast.matcher.explain import Check, Explanation
@@ -40,6 +41,8 @@ async def check(ask: Ask) -> Response:
         wrong = problem_of(error).members() | {"ok": False, "field": name}
         place = {"line": None, "column": None, "length": None}
         return answer(place | {n: v for n, v in wrong.items() if n not in ("status", "type")})
+    if name == "cpsl":
+        return answer({"ok": True, "normal": normal, "graph": graph(parse(text))})
     return answer({"ok": True, "normal": normal})
 
 

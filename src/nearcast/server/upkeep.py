@@ -13,8 +13,8 @@ from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.figures import CONTENT_TYPE_LATEST
 from nearcast.server.problems import Problem
-from nearcast.storage.sqlite import Keys
-from nearcast.storage.sqlite.keys import digest_of
+from nearcast.storage.keys import Keys, digest_of
+from nearcast.storage.sqlite import Database
 
 __all__ = ["backup", "create_key", "health", "list_keys", "metrics", "ready", "revoke_key"]
 
@@ -27,7 +27,9 @@ async def health(ask: Ask) -> Response:
 
 
 async def ready(ask: Ask) -> Response:
-    """`GET /readyz`: it answers."""
+    """`GET /readyz`: it answers; with `?reads`, whoever only follows is served, too."""
+    if "reads" in ask.query and ask.desk.core.standing_by:
+        return answer({"status": "standby"})
     if ask.desk.core.why is not None:
         raise Problem(
             503, f"not ready: {ask.desk.core.why}", remedy="wait", headers={"Retry-After": "1"}
@@ -36,10 +38,10 @@ async def ready(ask: Ask) -> Response:
 
 
 async def metrics(ask: Ask) -> Response:
-    """`GET /metrics`: for Prometheus. Of all tenants together, so for the default one's admins."""
+    """`GET /metrics`: for Prometheus. The default tenant's admins see the whole server, another's
+    only what is that one's."""
     if ask.who.tenant:
-        raise Problem(403, "only the default tenant's admins see the whole server", "tenant",
-                      ask.who.tenant, "ask whoever keeps the server")  # fmt: skip
+        return Response(ask.desk.tenants.text(ask.who.tenant), media_type=CONTENT_TYPE_LATEST)
     desk, figures = ask.desk, ask.desk.metrics
     places = desk.feeds.places()
     kept, waiting = await desk.look(ask.who, lambda _: (desk.house.kept(), _waiting(desk, places)))
@@ -147,12 +149,15 @@ async def backup(ask: Ask) -> Response:
     database = ask.desk.house.database
     if database is None:
         raise Problem(409, "what is in memory only has no backup", remedy="serve a file")
+    if not isinstance(database, Database):
+        raise Problem(409, "a database has its own tools to copy it", remedy="use pg_dump")
 
     def call(_: Any) -> Answer:
         try:
             database.backup(name)
         except StoreError as error:
-            raise Problem(409, str(error), "file", name, "name another file") from None
+            said = str(error)
+            raise Problem(409, said, "file", name, said.rpartition("; ")[2]) from None
         return Answer(Path(name).stat().st_size)
 
     return answer({"file": name, "bytes": await ask.desk.call(ask.who, call)})

@@ -20,7 +20,6 @@ from nearcast.server.problems import Problem, malformed
 
 __all__ = [
     "Texts",
-    "check_depth",
     "decode",
     "encode",
     "event_json",
@@ -50,22 +49,23 @@ def decode(body: bytes, max_depth: int) -> Any:
         place = {} if at is None else {"byte": int(at[1])}
         raise Problem(400, f"the body is no JSON: {error}", remedy="send JSON in UTF-8",
                       more=place) from None  # fmt: skip
+    if body.count(b"{") + body.count(b"[") > max_depth:  # else it cannot be
+        _check_depth(value, max_depth)
     return value
 
 
-def check_depth(value: Any, most: int) -> Any:
-    """The value, if nothing in it is nested deeper. O(what is in it)."""
-    level = [value]
+def _check_depth(value: Any, most: int) -> None:
+    """That nothing in it is nested deeper, read by anybody or not. O(what is in it)."""
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(most):
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-        level = [each for each in below if isinstance(each, dict | list)]
+        level = [
+            part
+            for each in level
+            for part in (each.values() if type(each) is dict else each)
+            if type(part) is dict or type(part) is list
+        ]
         if not level:
-            return value
+            return
     raise too_deep(most)
 
 
@@ -108,8 +108,8 @@ class Texts:
 
     def of(self, told: Notification) -> bytes:
         """The text of one, as `notification_to_json` has it."""
-        thing, subscriber, event, at, transition, _, seq = told
-        if transition is not None or seq is None:
+        thing, subscriber, event, at, transition, _, seq, digest = told
+        if transition is not None or seq is None or digest is not None:
             return encode(notification_to_json(told, self._event(event)))
         end = self._ends.get((id(event), at))
         if end is None:
