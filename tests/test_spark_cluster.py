@@ -15,5 +15,5 @@ def test_separate_executors_one_of_them_killed(tmp_path: Path):
     assert found.pop("wanted") > 0
     assert found == {
         "executors": 2, "half-way": True, "killed": True, "again": True, "cells": True,
-        "replaced": True,
+        "replaced": True, "stream": True, "patterns": True, "crossings": True,
     }  # fmt: skip

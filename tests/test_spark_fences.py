@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,13 +21,16 @@ from nearcast import Around, Box, Broker, Circle, Event, Fence, Point, Polygon
 from nearcast.clock import FOREVER, NEVER
 from nearcast.errors import BatchError, NearcastError, ValidationError
 from nearcast.fences.history import Standing
+from nearcast.kernels.sorting import order_in_groups
 from nearcast.model.codec import events_to_arrow, fences_to_arrow
 from nearcast.model.events import Value
 from nearcast.model.fences import TRANSITIONS
 from nearcast.model.geometry import Region, Space
 from nearcast.spark import fences, rejected
+from nearcast.spark.frames import whole_files
 from nearcast.spark.objects import Kind, kind_of, shards_of
 from nearcast.spark.positions import Layout, PositionPacking
+from nearcast.spark.rereading import MOST_TASKS
 from nearcast.spark.shipping import ship_matcher, ship_table
 from nearcast.spark.sql_fences import sql_fences
 from nearcast.spark.transitions import TransitionStream, standing_to_table
@@ -176,12 +180,20 @@ def replayed(
     work = TransitionStream(shipped, layout, space, before, closed)
     packed = pa.Table.from_batches([packing.pack(table)])
     rows: list[Any] = []
+    picked: list[Any] = []
     for shard in range(shards):
         mine = packed.filter(pa.compute.equal(packed.column("shard"), shard))
         for batch in work(iter(mine.to_batches())):
-            ats = batch.column("at").cast(pa.int64())
-            rows += zip(*[c.to_pylist() for c in batch.set_column(3, "at", ats)], strict=True)
+            rows += plain_rows(batch)
+        for batch in work.told(pa.Table.from_batches([packing.picked(table, shard)])):
+            picked += plain_rows(batch)
+    assert said(picked, kind) == said(rows, kind)
     return said(rows, kind)
+
+
+def plain_rows(batch: Any) -> Iterable[Any]:
+    ats = batch.column("at").cast(pa.int64())
+    return zip(*[c.to_pylist() for c in batch.set_column(3, "at", ats)], strict=True)
 
 
 @given(
@@ -210,6 +222,13 @@ def layout_kind(table: Any) -> Kind:
     names = {pa.string(): "string", pa.float64(): "double", pa.bool_(): "bool"}
     types: Any = [names[each.type] for each in struct if each.name in ("car", "tag")]
     return kind_of(types, mixed="attributes_json" in table.column_names)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=60))
+def test_order_in_groups_is_that_of_a_stable_sort(items: list[tuple[int, int]]):
+    groups, keys = (np.array([each[i] for each in items], np.int64) for i in range(2))
+    found = order_in_groups(groups, keys, 5)
+    assert found.tolist() == sorted(range(len(items)), key=lambda i: items[i])
 
 
 def test_objects_go_to_all_shards_evenly():
@@ -260,8 +279,33 @@ def test_spark_tells_what_the_broker_tells(
     for part in range(2):
         (tmp_path / "p").mkdir(exist_ok=True)
         pq.write_table(table.slice(part * 200, 200), tmp_path / "p" / f"{part}.parquet")
-    from_files = fences(str(tmp_path / "p"), wanted, until=said_until, space=space, shards=5)
-    assert collected(from_files, kind) == should
+    path = str(tmp_path / "p")
+    few, many = 5, MOST_TASKS + 1  # so many tasks read all files, or rows are dealt out
+    for shards in (few, many, None):
+        from_files = fences(path, wanted, until=said_until, space=space, shards=shards)
+        assert collected(from_files, kind) == should
+    as_it_is = fences(spark.read.parquet(path), wanted, until=said_until, space=space)
+    assert collected(as_it_is, kind) == should
+
+
+def test_files_are_read_by_workers_where_a_frame_is_nothing_else(
+    spark: SparkSession, tmp_path: Path
+):
+    path = str(tmp_path / "p")
+    for part in range(2):
+        positions(spark, ("p", "a", 1.0, 2.0, part)).write.mode("append").parquet(path)
+    whole = spark.read.parquet(path)
+    for same in (whole, whole.select("end", "id", "lat"), whole.drop("attributes")):
+        assert sorted(whole_files(same) or ()) == sorted(whole.inputFiles())
+    narrow = spark.read.schema("id string, lon float").parquet(path)
+    changed = [
+        whole.where("lon > 0"), whole.limit(1), whole.distinct(), whole.union(whole), narrow,
+        whole.withColumnRenamed("lon", "lat2"), whole.selectExpr("lat as lon", "lon as lat"),
+        whole.selectExpr("attributes.truck as id"), spark.range(3),
+    ]  # fmt: skip
+    assert [whole_files(other) for other in changed] == [None] * len(changed)
+    whole.write.partitionBy("id").parquet(str(tmp_path / "cut"))
+    assert whole_files(spark.read.parquet(str(tmp_path / "cut"))) is None
 
 
 POSITIONS = "id string, attributes struct<truck: string>, lon double, lat double, end timestamp"
@@ -381,15 +425,6 @@ def test_columns_that_are_missing_or_wrong_are_named_at_once(spark: SparkSession
     for options in ({"until": "yesterday"}, {"space": "mars"}, {"shards": 0}):
         with pytest.raises(NearcastError, match=next(iter(options))):
             fences(good, yard, **options)
-
-
-def test_a_stream_is_refused(spark: SparkSession):
-    stream = spark.readStream.format("rate").load().selectExpr(
-        "'e' as id", "named_struct('truck', 'a') as attributes", "8D as lon", "47D as lat",
-        "timestamp as end",
-    )  # fmt: skip
-    with pytest.raises(ValidationError, match="not spark"):
-        fences(stream, [YARD])
 
 
 def test_spark_sql_says_the_same_with_windows(spark: SparkSession):

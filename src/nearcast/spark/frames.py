@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nearcast.errors import ValidationError
+from nearcast.spark.packs import BEAT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["mapped", "pruned", "pruned_names", "read_files"]
+__all__ = ["beat_names", "mapped", "pruned", "pruned_names", "read_files", "whole_files"]
 
 
 def read_files(path: str, spark: SparkSession | None, what: str) -> tuple[DataFrame, list[str]]:
@@ -28,6 +29,34 @@ def read_files(path: str, spark: SparkSession | None, what: str) -> tuple[DataFr
         said = str(getattr(error, "java_exception", error))
         reason = said.strip().partition("\n")[0]
         raise ValidationError(what, path, f"give Parquet files ({reason})") from None
+
+
+def whole_files(frame: DataFrame) -> list[str] | None:
+    """The Parquet files of which a DataFrame has all rows, and columns as they are.
+
+    None if it is anything else, or nobody can say (Spark Connect).
+    """
+    made: Any = getattr(frame, "_jdf", None)
+    if made is None:
+        return None
+    plan = made.queryExecution().optimizedPlan()
+    while plan.nodeName() == "Project":
+        columns = plan.projectList()
+        if any(columns.apply(i).nodeName() != "AttributeReference" for i in range(columns.size())):
+            return None
+        plan = plan.child()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    relation = plan.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return None
+    if str(relation.fileFormat()) != "Parquet" or relation.partitionSchema().size():
+        return None
+    files = frame.inputFiles()
+    if not files:
+        return None
+    there = {field.name: field for field in frame.sparkSession.read.parquet(*files).schema}
+    return files if all(there.get(field.name) == field for field in frame.schema) else None
 
 
 def pruned_names(
@@ -69,6 +98,12 @@ def pruned(
                 column = F.struct(*fields).alias(name)
         columns.append(column)
     return columns
+
+
+def beat_names(frame: DataFrame) -> list[str]:
+    """The column that marks heartbeats, if there is one."""
+    types = {field.name: field.dataType.typeName() for field in frame.schema.fields}
+    return [BEAT] if types.get(BEAT) == "boolean" and "end" in types else []
 
 
 def mapped(frame: DataFrame, work: Any, schema: str) -> DataFrame:

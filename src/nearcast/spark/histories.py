@@ -9,36 +9,44 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from nearcast.clock import FOREVER, NEVER, Micros, Time, to_micros
-from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
+from nearcast.errors import (
+    BatchError,
+    DuplicateIdError,
+    NearcastError,
+    SparkError,
+    ValidationError,
+)
 from nearcast.fences.history import Standing
 from nearcast.model.codec import fences_from_arrow
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import SPACES, Around, Space, check_space
 from nearcast.spark import shipping
-from nearcast.spark.frames import mapped, pruned, pruned_names, read_files
+from nearcast.spark.cores import spark_cores
+from nearcast.spark.frames import mapped, pruned, pruned_names, read_files, whole_files
 from nearcast.spark.objects import kind_of
-from nearcast.spark.parquet import SPLITS, splits
+from nearcast.spark.parquet import SPLITS, Split, splits
 from nearcast.spark.positions import PACKED, Layout, PositionPacking
+from nearcast.spark.rereading import MOST_TASKS, Rereading, tasks_for
 from nearcast.spark.schemas import AROUND, fence_names, position_names
 from nearcast.spark.transitions import TransitionStream, standing_to_table, told_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["carry_out"]
+__all__ = ["Given", "carry_out", "fences_in", "layout_of"]
 
 _MOST_SHARDS = 65_536
 _log = logging.getLogger("nearcast.spark")
 
 
 @dataclass(frozen=True)
-class _Given:
+class Given:
     """Positions, checked."""
 
     frame: DataFrame
     names: list[str]
-    paths: list[str] | None
-    """The Parquet files, if a path was given."""
+    pieces: list[Split] | None
+    """The Parquet files that have all the rows, if there are such."""
 
 
 def carry_out(
@@ -55,9 +63,9 @@ def carry_out(
         raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
     end = None if until is None else to_micros(until, "until")
     given = _positions(positions, getattr(fences, "sparkSession", None))
-    count = _shards(given.frame, shards)
-    wanted = _fences(fences, space)
-    layout = _layout(given, wanted)
+    count, reread = _dealt(given, shards)
+    wanted = fences_in(fences, space)
+    layout = layout_of(given, wanted)
     standing, filters = Standing.of(wanted, space)
     before = _last_end(given.frame) if end is None and standing.has_timers else NEVER
     spark = given.frame.sparkSession
@@ -73,25 +81,22 @@ def carry_out(
         standing.keys, judge, layout, space, strict, count, FOREVER if end is None else end
     )
     work = TransitionStream(shipped, layout, space, before, NEVER if end is None else end)
-    packed = _packed(given, packing, asked, words)
+    columns = tuple(pruned_names(given.frame, given.names, asked, words))
+    if reread:
+        assert given.pieces is not None
+        reading = Rereading(tuple(given.pieces), columns, packing, work)
+        return mapped(spark.range(0, count, 1, count), reading, told_type(layout))
+    if given.pieces is None:
+        rows = given.frame.select(*pruned(given.frame, given.names, asked, words))
+        packed = mapped(rows, packing, PACKED)
+    else:
+        listed = spark.createDataFrame([*map(tuple, given.pieces)], SPLITS)
+        dealt = listed.repartition(max(1, len(given.pieces)))
+        packed = mapped(dealt, replace(packing, columns=columns), PACKED)
     return mapped(packed.repartitionById(count, "shard"), work, told_type(layout))
 
 
-def _packed(
-    given: _Given, packing: PositionPacking, asked: frozenset[str], words: bool
-) -> DataFrame:
-    """Positions by the shards of their objects, from rows or from files."""
-    if given.paths is None:
-        rows = given.frame.select(*pruned(given.frame, given.names, asked, words))
-        return mapped(rows, packing, PACKED)
-    columns = tuple(pruned_names(given.frame, given.names, asked, words))
-    pieces = [tuple(piece) for piece in splits(given.paths, given.names)]
-    listed = given.frame.sparkSession.createDataFrame(pieces, SPLITS)
-    dealt = listed.repartition(max(1, len(pieces)))
-    return mapped(dealt, replace(packing, columns=columns), PACKED)
-
-
-def _positions(positions: Any, spark: Any) -> _Given:
+def _positions(positions: Any, spark: Any) -> Given:
     paths = None
     if isinstance(positions, str | os.PathLike):
         positions, paths = read_files(os.fspath(positions), spark, "positions")
@@ -100,12 +105,32 @@ def _positions(positions: Any, spark: Any) -> _Given:
         raise ValidationError(
             "positions", "a stream", "give a DataFrame that ends: spark.read, not spark.readStream"
         )
-    return _Given(positions, names, paths)
+    if paths is not None:
+        return Given(positions, names, splits(paths, names))
+    paths = whole_files(positions)
+    try:
+        return Given(positions, names, None if paths is None else splits(paths, names))
+    except SparkError:  # which Spark may read, or has an error of its own for
+        return Given(positions, names, None)
 
 
-def _shards(frame: DataFrame, shards: int | None) -> int:
+def _dealt(given: Given, shards: int | None) -> tuple[int, bool]:
+    """How many shards there are, and whether the task of each reads all the files."""
+    spark = given.frame.sparkSession
+    count = _checked(shards)
+    if given.pieces:
+        rows = sum(piece.rows for piece in given.pieces)
+        tasks = tasks_for(spark_cores(spark), rows) if count is None else count
+        if tasks <= MOST_TASKS:
+            return tasks, True
+    if count is None:
+        count = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return count, False
+
+
+def _checked(shards: int | None) -> int | None:
     if shards is None:
-        return int(str(frame.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+        return None
     if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= _MOST_SHARDS:
         raise ValidationError("shards", shards, f"give a number from 1 to {_MOST_SHARDS:,}")
     return shards
@@ -121,7 +146,7 @@ def _last_end(frame: DataFrame) -> Micros:
 # --- the fences -----------------------------------------------------------------------------------
 
 
-def _fences(given: Any, space: Space) -> list[Fence]:
+def fences_in(given: Any, space: Space) -> list[Fence]:
     """All fences, each id once; the first bad one is an error."""
     from pyspark.sql import DataFrame as AnyFrame
 
@@ -171,7 +196,7 @@ def _distinct(found: list[Fence]) -> dict[str, Fence]:
     return kept
 
 
-def _layout(given: _Given, fences: list[Fence]) -> Layout:
+def layout_of(given: Given, fences: list[Fence]) -> Layout:
     """How objects are said, by the types of the attributes that name them."""
     mixed = "attributes_json" in given.names
     wanted = dict.fromkeys(fence.object for fence in fences)

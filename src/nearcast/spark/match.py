@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nearcast.errors import SparkError
+from nearcast.errors import SparkError, ValidationError
 from nearcast.spark.plans import Plan
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ MOST_BYTES = 2_000_000_000
 
 def match(
     events: DataFrame | str | os.PathLike[str],
-    subscriptions: DataFrame | Matcher | str | os.PathLike[str],
+    subscriptions: DataFrame | Matcher | str | os.PathLike[str] | None = None,
     *,
+    changes: str | os.PathLike[str] | None = None,
     space: Space = "globe",
     index: str = "auto",
     plan: str = "auto",
@@ -59,8 +60,24 @@ def match(
 
     The shipped side is collected and indexed at once; the rest happens when the answer is
     used. A streaming DataFrame of events works with event matching.
+
+    With `changes` in place of `subscriptions`, subscriptions change while events stream: it names
+    what `match_stream` reads them from, which costs less and can tell newcomers of what was there
+    before; this takes any DataFrame. Each batch sees all changes that the driver had read when its
+    first task began, fractions of a second behind the log; the answer has the column `version`,
+    the greatest `seq` of these. A batch that runs again sees the same version, if `shared` is a
+    folder that outlives the query. Bad changes and events are told of in `SHARED/rejected`. The
+    key of a server comes from `NEARCAST_KEY`.
     """
-    from nearcast.spark.matching import carry_out
+    from nearcast.spark.matching import carry_out, carry_out_changing
+
+    if changes is not None:
+        return carry_out_changing(
+            events, subscriptions, os.fspath(changes), space, index, plan, direction, strict,
+            shared, tuning, options,
+        )  # fmt: skip
+    if subscriptions is None:
+        raise ValidationError("subscriptions", None, "give subscriptions, or changes of them")
 
     return carry_out(
         events, subscriptions, space, index, plan, direction, strict, shared, most_bytes,

@@ -31,7 +31,7 @@ from nearcast.spark.workers import EventStream, LiveStream, RejectStream, Subscr
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Explained", "carry_out", "rejects"]
+__all__ = ["Explained", "carry_out", "carry_out_changing", "rejects"]
 
 _SAMPLE = 1000
 _log = logging.getLogger("nearcast.spark")
@@ -113,6 +113,45 @@ def carry_out(
         matcher, facts = _built(request, wanted)
         return _streamed(request, matcher, replace(decided, facts=facts))
     return _past_events(request, wanted, decided)
+
+
+def carry_out_changing(
+    events: Any,
+    subscriptions: Any,
+    changes: str,
+    space: Space,
+    index: str,
+    plan: str,
+    direction: str,
+    strict: bool,
+    shared: str | os.PathLike[str] | None,
+    tuning: GivenTuning | None,
+    options: Mapping[str, Any] | None,
+) -> DataFrame:
+    """`nearcast.spark.match.match` with `changes`, with everything said."""
+    from nearcast.spark.stream import following
+
+    if subscriptions is not None:
+        raise ValidationError(
+            "subscriptions", subscriptions, "changes were given: they make the subscriptions"
+        )
+    if space not in SPACES:
+        raise ValidationError("space", space, f"give one of {', '.join(SPACES)}")
+    if plan not in ("auto", "broadcast") or direction not in ("auto", "event-matching"):
+        raise ValidationError("plan", plan, "what changes is matched by broadcast of subscriptions")
+    if strict:
+        raise ValidationError(
+            "strict", strict, "a stream goes on: what is bad is told of beside it"
+        )
+    if isinstance(events, str | os.PathLike):
+        events = read_files(os.fspath(events), None, "events")[0]
+    names = event_names(events)
+    chosen, _, made_with = _tuned(index, tuning, options)
+    registry.require(chosen, subscriptions=True)
+    if "://" not in changes:
+        changes = os.path.abspath(changes)
+    folder = None if shared is None else os.path.abspath(os.fspath(shared))
+    return following.carry_out(events, names, changes, space, chosen, made_with, folder, None)
 
 
 def _refuse_beside_matcher(

@@ -21,10 +21,10 @@ from nearcast.errors import SparkError
 from nearcast.model.geometry import Space
 from nearcast.spark.workers import Shipped, answered, match_good, task_threads
 
-__all__ = ["SPLITS", "EventFiles", "Split", "read_splits", "splits"]
+__all__ = ["SPLITS", "EventFiles", "Split", "opened", "read_splits", "splits", "zoned"]
 
 #: A DataFrame of splits, in Spark's words.
-SPLITS = "path string, first int, stop int"
+SPLITS = "path string, first int, stop int, rows bigint"
 _TOGETHER = 65_536
 
 
@@ -34,6 +34,7 @@ class Split(NamedTuple):
     path: str
     first: int
     stop: int
+    rows: int
 
 
 def splits(paths: list[str], columns: list[str]) -> list[Split]:
@@ -44,7 +45,7 @@ def splits(paths: list[str], columns: list[str]) -> list[Split]:
     found = []
     for path in sorted(paths):
         try:
-            with _opened(path) as file:
+            with opened(path) as file:
                 names, meta = file.schema_arrow.names, file.metadata
         except (OSError, pa.ArrowException) as error:
             raise SparkError(f"{path}: cannot be read as Parquet ({error})") from None
@@ -57,12 +58,13 @@ def splits(paths: list[str], columns: list[str]) -> list[Split]:
         for group in range(meta.num_row_groups):
             rows += meta.row_group(group).num_rows
             if rows >= _TOGETHER or group + 1 == meta.num_row_groups:
-                found.append(Split(path, first, group + 1))
+                found.append(Split(path, first, group + 1, rows))
                 first, rows = group + 1, 0
     return found
 
 
-def _opened(path: str) -> Any:
+def opened(path: str) -> Any:
+    """A Parquet file, by the name that Spark has for it."""
     # INT96, which Spark writes for timestamps, would come as nanoseconds and end in 2262.
     options = {"coerce_int96_timestamp_unit": "us"}
     if path.startswith("file:"):
@@ -94,16 +96,16 @@ def read_splits(
     """The rows of splits, which come as Arrow batches, in tables of at most so many."""
     for batch in batches:
         for split in batch.to_pylist():
-            with _opened(split["path"]) as file:
+            with opened(split["path"]) as file:
                 groups = list(range(split["first"], split["stop"]))
                 for part in file.iter_batches(
                     rows, row_groups=groups, columns=list(columns), use_threads=False
                 ):
-                    yield _zoned(pa.Table.from_batches([part]))
+                    yield zoned(pa.Table.from_batches([part]))
 
 
-def _zoned(table: Any) -> Any:
-    """Timestamps as instants: what Spark calls a timestamp is UTC, said or not."""
+def zoned(table: Any) -> Any:
+    """The table with timestamps as instants: what Spark calls a timestamp is UTC, said or not."""
     for at, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz is None:
             zoned = pc.assume_timezone(table.column(at), "UTC")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from nearcast.clock import Micros
 from nearcast.fences.history import History, Standing, Told
+from nearcast.kernels.sorting import order_in_groups
 from nearcast.matcher.arrow_columns import column_of
 from nearcast.model.codec.wkb import read_wkb
 from nearcast.model.fences import TRANSITIONS
@@ -22,7 +23,14 @@ from nearcast.spark.objects import arrow_type
 from nearcast.spark.positions import Layout
 from nearcast.spark.workers import Shipped
 
-__all__ = ["TransitionStream", "standing_to_table", "told_type"]
+__all__ = [
+    "TransitionStream",
+    "in_order",
+    "opened_standing",
+    "standing_to_table",
+    "told_type",
+    "tracks_of",
+]
 
 _TOGETHER = 65_536  # positions that are run in one call
 _META = b"nearcast"
@@ -83,20 +91,20 @@ class TransitionStream:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """For `mapInArrow`."""
-        parts = [
+        parts = (
             self.layout.unpack(blob) for batch in batches for blob in batch.column("positions")
-        ]
-        if parts:
-            positions = pa.Table.from_batches(parts).combine_chunks()
-            yield from self.told(positions)
+        )
+        yield from self.told(pa.Table.from_batches(parts, self.layout.schema).combine_chunks())
 
     def told(self, positions: Any) -> Iterator[Any]:
-        """The transitions of some objects' positions."""
+        """The transitions of some objects' positions, a table of one chunk."""
+        if not positions.num_rows:
+            return
         standing, fence_ids = opened_standing(self.shipped)
         objects = column_of(positions, "object").dictionary_encode()
-        groups, whose, tracks = _tracks(column_of(positions, "group"), objects)
-        ats = _numbers(positions, "at")
-        order = _in_order(positions, tracks, ats, by_object=not standing.has_timers)
+        groups, whose, tracks = tracks_of(column_of(positions, "group"), objects)
+        ats = _numbers(positions, "at").copy()
+        order = in_order(positions, tracks, ats, by_object=not standing.has_timers)
         history = History(standing, groups)
         xs, ys = _numbers(positions, "x"), _numbers(positions, "y")
         wide = column_of(positions, "geometry") if "geometry" in self.layout.optional else None
@@ -146,7 +154,7 @@ def _numbers(table: Any, name: str) -> Any:
     return column_of(table, name).to_numpy(zero_copy_only=False)
 
 
-def _tracks(groups: Any, objects: Any) -> tuple[Any, Any, Any]:
+def tracks_of(groups: Any, objects: Any) -> tuple[Any, Any, Any]:
     """The group and the object of each track, and the track of each position."""
     given = groups.to_numpy(zero_copy_only=False).astype(np.int64)
     codes = objects.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -157,14 +165,15 @@ def _tracks(groups: Any, objects: Any) -> tuple[Any, Any, Any]:
     return keys // max(count, 1), keys % max(count, 1), tracks
 
 
-def _in_order(positions: Any, tracks: Any, ats: Any, *, by_object: bool) -> Any:
+def in_order(positions: Any, tracks: Any, ats: Any, *, by_object: bool) -> Any:
     """The rows in order of time; at one moment those of an object by offset, then id.
 
     With `by_object` one object after the other: where an object was, it finds most again in the
     processor's caches, which halves the time. What is repeated comes once: rows with the same
     id, source, object, time and place.
     """
-    order = _sorted(ats, tracks) if by_object else np.lexsort((tracks, ats))
+    count = int(tracks.max(initial=-1)) + 1
+    order = order_in_groups(tracks, ats, count) if by_object else np.lexsort((tracks, ats))
     same = (np.diff(tracks[order]) == 0) & (np.diff(ats[order]) == 0)
     if not same.any():
         return order
@@ -187,11 +196,3 @@ def _in_order(positions: Any, tracks: Any, ats: Any, *, by_object: bool) -> Any:
     kept[first.column("rank_min").to_numpy()] = True
     order[several] = np.where(kept, rows, -1)
     return order[order >= 0]
-
-
-def _sorted(ats: Any, tracks: Any) -> Any:
-    """The rows by track, then by time; few tracks are sorted by radix."""
-    few = len(tracks) and tracks.max() <= np.iinfo(np.uint16).max
-    order = np.argsort(ats, kind="stable")
-    narrow = tracks.astype(np.uint16) if few else tracks
-    return order[np.argsort(narrow[order], kind="stable")]

@@ -42,7 +42,7 @@ _TOGETHER = 65_536  # events that are matched in one call
 _CHUNK = 250_000  # subscriptions that are indexed together where they stream
 _OUT = 65_536  # rows of one answer
 _PAIRS = pa.schema([("event_id", pa.string()), ("subscription_id", pa.string())])
-_KEPT = 2
+_KEPT = 8
 _opened: OrderedDict[str, Any] = OrderedDict()
 
 

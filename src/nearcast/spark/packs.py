@@ -1,0 +1,120 @@
+"""Events on their way to shards that keep state: one large row a task and shard.
+
+Turning rows into Arrow and back is what Spark spends most time on, so it is given few of them. A
+row tells a shard how far the task's events reach in time, wanted or not, and carries those that it
+wants. The time that Spark makes its watermark of stands in rows of its own: what Spark finds too
+late it drops without a word, and here it is to be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.clock import FOREVER, NEVER, Micros
+
+__all__ = [
+    "BEAT",
+    "PACKS",
+    "Pack",
+    "beating",
+    "concatenated",
+    "packed",
+    "read_table",
+    "span",
+    "unpacked",
+    "written",
+]
+
+#: What packs are, in Spark's words; `t` is only in rows without events.
+PACKS = (
+    "shard int, t timestamp, first bigint, last bigint, seen bigint, messages bigint, events binary"
+)
+_SCHEMA = pa.schema(
+    [("shard", pa.int32()), ("t", pa.timestamp("us", tz="UTC")), ("first", pa.int64()),
+     ("last", pa.int64()), ("seen", pa.int64()), ("messages", pa.int64()),
+     ("events", pa.binary())]
+)  # fmt: skip
+
+#: The column that marks heartbeats: rows that are no events, and say that time has come to `end`.
+BEAT = "heartbeat"
+
+
+class Pack(NamedTuple):
+    """What a task has for a shard."""
+
+    first: Micros
+    """The ends of the earliest and of the latest event that the task saw; FOREVER and the time of a
+    heartbeat, if that is all there was."""
+    last: Micros
+    events: Any
+    """Bytes of a table, None if it has none."""
+
+
+def beating(table: Any) -> tuple[Any, Micros]:
+    """(the rows that are no heartbeats, the latest of these; NEVER if there is none)."""
+    if BEAT not in table.column_names:
+        return table, NEVER
+    column = table.column(BEAT)
+    table = table.drop_columns([BEAT])
+    if not pa.types.is_boolean(column.type):  # somebody's own, which says nothing here
+        return table, NEVER
+    beats = pc.fill_null(column, False)
+    if not pc.any(beats).as_py():
+        return table, NEVER
+    ends = table.filter(beats).column("end").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    latest: Micros | None = pc.max(ends).as_py()
+    return table.filter(pc.invert(beats)), NEVER if latest is None else latest
+
+
+def packed(tables: Mapping[int, Any], keys: Iterable[int], first: Micros, last: Micros,
+           seen: int) -> Any:  # fmt: skip
+    """The rows of a task: what it has for each key, be it nothing, and its time."""
+    rows: list[tuple[Any, ...]] = [
+        (key, None, first, last, 0, *_sent(tables.get(key))) for key in keys
+    ]
+    rows.append((rows[0][0], last, first, last, seen, 0, None))
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+    ]
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def _sent(table: Any) -> tuple[int, bytes | None]:
+    return (0, None) if table is None else (table.num_rows, written(table))
+
+
+def unpacked(rows: Iterable[Any]) -> list[Pack]:
+    """The packs among the rows of a shard, which have names."""
+    return [Pack(row["first"], row["last"], row["events"]) for row in rows if row["t"] is None]
+
+
+def span(packs: Iterable[Pack]) -> tuple[Micros, Micros]:
+    """From the earliest to the latest end."""
+    first, last = FOREVER, NEVER
+    for pack in packs:
+        first, last = min(first, pack.first), max(last, pack.last)
+    return first, last
+
+
+def written(table: Any) -> bytes:
+    """A table as bytes that say what its columns are."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def read_table(data: Any) -> Any:
+    """The table that was written."""
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
+def concatenated(tables: list[Any]) -> Any:
+    """Some tables as one; a column that some lack is null there."""
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()

@@ -1,0 +1,300 @@
+"""Logs that are folders of files: new files are new rows, in the order of their names.
+
+Files are Parquet, or lines of JSON (`.json`, `.jsonl`, `.ndjson`), of which events lie spooled as
+Parquet once they are read. A file counts from when it has its name, so write elsewhere (or under a
+name that begins with `_` or `.`) and rename. One that appears with a name before one that was read
+is never read, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+
+from nearcast.errors import SparkError, ValidationError
+from nearcast.model.codec import EVENT_COLUMNS
+from nearcast.model.geometry import Space
+from nearcast.spark.parquet import opened
+from nearcast.spark.stream.changes import CHANGES, canonical
+from nearcast.spark.stream.lines import lines_of, rows_of
+from nearcast.spark.stream.moments import micros_of, newest_of
+from nearcast.spark.stream.pieces import FilePiece
+from nearcast.spark.stream.spool import SpooledPiece
+
+__all__ = ["ChangeFolder", "EventFolder"]
+
+_PARQUET, _LINES = ".parquet", (".json", ".jsonl", ".ndjson")
+_log = logging.getLogger("nearcast.spark")
+
+
+@dataclass
+class _Folder:
+    """What is in a folder."""
+
+    url: str
+    what: str
+    space: Space = field(default="globe", kw_only=True)
+    _looked: frozenset[str] | None = field(default=None, repr=False, kw_only=True)
+    """What was there when it was looked at last."""
+
+    def __post_init__(self) -> None:
+        if "://" not in self.url:
+            self.url = "file://" + os.path.abspath(self.url)
+        if self.url.startswith("file:") and not os.path.isdir(self._local()):
+            raise ValidationError(self.what, self.url, "name a folder of Parquet or JSON files")
+
+    def _local(self) -> str:
+        return unquote("/" + self.url[5:].lstrip("/"))
+
+    def names(self) -> list[str]:
+        """The files that are there by now, in order."""
+        if self.url.startswith("file:"):
+            found = os.listdir(self._local())
+        else:
+            system, inner = pa.fs.FileSystem.from_uri(self.url.replace("s3a://", "s3://", 1))
+            found = [each.base_name for each in system.get_file_info(pa.fs.FileSelector(inner))]
+        ends = (_PARQUET, *_LINES)
+        return sorted(n for n in found if n.endswith(ends) and n[0] not in "._")
+
+    def after(self, start: str, stop: str | None = None) -> list[str]:
+        """The files in (start, stop]."""
+        return [n for n in self.names() if n > start and (stop is None or n <= stop)]
+
+    def look(self, start: str) -> list[str]:
+        """The files after a position, before a batch is planned; says what will never be read."""
+        names = self.names()
+        if self._looked is not None and start:
+            missed = [n for n in names if n <= start and n not in self._looked]
+            if missed:
+                _log.warning(
+                    "%s: %s came when files behind it had been read already, and is not read (%s "
+                    "in all); give new files greater names", self.url, missed[0], f"{len(missed):,}"
+                )  # fmt: skip
+        self._looked = frozenset(names)
+        return [n for n in names if n > start]
+
+    def rows(self, name: str, schema: Any) -> Any:
+        """The rows of a file of lines."""
+        try:
+            return rows_of(lines_of(self.path(name)), schema, self.space)
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise SparkError(
+                f"{self.path(name)}: cannot be read as lines of JSON ({error})"
+            ) from None
+
+    def path(self, name: str) -> str:
+        """Where a file is."""
+        return f"{self.url.rstrip('/')}/{name}"
+
+    def file(self, name: str) -> Any:
+        """A file, opened; SparkError says what is wrong with it."""
+        try:
+            return opened(self.path(name))
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise SparkError(
+                f"{self.path(name)}: cannot be read as Parquet ({error}); write it elsewhere and "
+                "move it in, or take it away"
+            ) from None
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+class _Footer(NamedTuple):
+    groups: tuple[int, ...]
+    """Rows of each row group."""
+    latest: int | None
+    """The greatest `end`, microseconds."""
+
+
+@dataclass
+class EventFolder(_Folder):
+    """Events: a position is the name of the last file that was read."""
+
+    what: str = "events"
+    root: Path = field(default=Path(), kw_only=True)
+    """Where lines of JSON lie spooled."""
+    _footers: dict[str, _Footer] = field(default_factory=dict, repr=False)
+
+    first = ""
+    ordered = False
+
+    def end(self) -> str:
+        """Behind all files."""
+        return max(self.names(), default="")
+
+    def latest(self, start: str, most: int | None, until: str | None) -> tuple[str, int]:
+        """(how far to read from a position, the rows up to there): whole files, at least one."""
+        at, rows = start, 0
+        for name in self.look(start):
+            if until is not None and name > until:
+                break
+            more = sum(self._footer(name).groups)
+            if most is not None and rows and rows + more > most:
+                break
+            at, rows = name, rows + more
+        return at, rows
+
+    def behind(self, start: str) -> int:
+        """How many files have come after a position."""
+        return len(self.after(start))
+
+    def newest(self, start: str, stop: str) -> int | None:
+        """The greatest `end` in (start, stop]."""
+        names = self.after(start, stop)
+        found = [self._footer(name).latest for name in names]
+        found.append(newest_of(self._spooled(name) for name in names if name.endswith(_LINES)))
+        return max((each for each in found if each is not None), default=None)
+
+    def tidy(self, oldest: str) -> None:
+        """Remove what lies spooled of files up to the oldest that is remembered."""
+        for path in (self.root / "spool").glob("lines-*.parquet"):
+            if path.stem.removeprefix("lines-") <= oldest:
+                path.unlink(missing_ok=True)
+
+    def _spooled(self, name: str) -> SpooledPiece:
+        path = self.root / "spool" / f"lines-{name}.parquet"
+        log = EventFolder(self.url, self.what, space=self.space)
+        return SpooledPiece(str(path), self._footer(name).groups[0],
+                            partial(log.rows, name, EVENT_COLUMNS))  # fmt: skip
+
+    def pieces(self, start: str, stop: str) -> list[FilePiece | SpooledPiece]:
+        """The row groups of (start, stop]; a file that is gone by now is passed over."""
+        made: list[FilePiece | SpooledPiece] = []
+        for name in self.after(start, stop):
+            groups = self._footer(name).groups
+            if name.endswith(_LINES):
+                made += [self._spooled(name)] if groups[0] else []
+                continue
+            made += [
+                FilePiece(self.path(name), at, at + 1, rows)
+                for at, rows in enumerate(groups)
+                if rows
+            ]
+        return made
+
+    def _footer(self, name: str) -> _Footer:
+        if name not in self._footers and name.endswith(_LINES):
+            self._footers[name] = _Footer((len(lines_of(self.path(name))),), None)
+        if name not in self._footers:
+            with self.file(name) as file:
+                meta = file.metadata
+                groups = tuple(meta.row_group(at).num_rows for at in range(meta.num_row_groups))
+                self._footers[name] = _Footer(groups, _latest(file))
+            if len(self._footers) > 10_000:
+                del self._footers[next(iter(self._footers))]
+        return self._footers[name]
+
+
+def _latest(file: Any) -> int | None:
+    """The greatest `end` of a file: by its statistics, else by the column."""
+    if "end" not in file.schema_arrow.names:
+        return None
+    column = next(
+        at for at in range(file.metadata.num_columns) if file.schema.column(at).path == "end"
+    )
+    if not pa.types.is_timestamp(file.schema_arrow.field("end").type):
+        return None
+    found: list[int] = []
+    for group in range(file.metadata.num_row_groups):
+        stats = file.metadata.row_group(group).column(column).statistics
+        if stats is not None and stats.has_min_max:
+            value = pa.scalar(stats.max, file.schema_arrow.field("end").type)
+        else:
+            value = pc.max(file.read_row_group(group, columns=["end"]).column(0))
+        moment = micros_of(value)
+        if moment is not None:
+            found.append(moment)
+    return max(found, default=None)
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+@dataclass
+class ChangeFolder(_Folder):
+    """Changes of subscriptions, or plain subscriptions, which never change."""
+
+    what: str = "changes"
+    _plain: bool | None = field(default=None, repr=False)
+
+    first = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether these are subscriptions without `op` and `seq`; False while there is no file."""
+        if self._plain is None:
+            names = self.names()
+            if not names:
+                return False
+            self._plain = not {"op", "seq"} & set(self._columns(names[0]))
+        return self._plain
+
+    def latest(self, start: str, most: int | None, until: str | None) -> str:
+        """How far to read from a position: whole files, at least one."""
+        if self.plain and start:
+            return start
+        at, rows = start, 0
+        for name in self.look(start):
+            if until is not None and name > until:
+                break
+            if most is not None:
+                more = self._count(name)
+                if rows and rows + more > most:
+                    break
+                rows += more
+            at = name
+        return at
+
+    def end(self) -> str:
+        """Behind all files."""
+        return max(self.names(), default="")
+
+    def reaches(self, first: str, second: str) -> bool:
+        """Whether the second position is not before the first."""
+        return first <= second
+
+    def read(self, start: str, stop: str) -> Any:
+        """The changes in (start, stop], in the columns of `CHANGES`."""
+        tables = [canonical(self._table(name), self.path(name)) for name in self.after(start, stop)]
+        return pa.concat_tables(tables) if tables else None
+
+    def _table(self, name: str) -> Any:
+        if not name.endswith(_LINES):
+            with self.file(name) as file:
+                return file.read()
+        table = self.rows(name, CHANGES)
+        if self.plain:
+            return table
+        for each in (CHANGES.field("op"), CHANGES.field("seq")):
+            if each.name not in table.column_names:  # and so every row is rejected
+                table = table.append_column(each, pa.nulls(table.num_rows, each.type))
+        return table
+
+    def _columns(self, name: str) -> list[str]:
+        if name.endswith(_LINES):
+            names: list[str] = self.rows(name, CHANGES).column_names
+            return names
+        with self.file(name) as file:
+            names = file.schema_arrow.names
+            return names
+
+    def _count(self, name: str) -> int:
+        if name.endswith(_LINES):
+            return len(lines_of(self.path(name)))
+        with self.file(name) as file:
+            count: int = file.metadata.num_rows
+            return count

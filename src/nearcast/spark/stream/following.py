@@ -1,0 +1,273 @@
+"""Any stream of events, subscriptions that change: versions made beside it, pinned by batch.
+
+The driver follows the log of changes and puts each new version into a folder, as layers that
+workers map. The first task of a batch that looks takes the newest and writes down which one, under
+the batch's number; all tasks of the batch, and whoever runs it again, take that one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearcast.errors import NearcastError, SparkError, ValidationError
+from nearcast.model.geometry import Space
+from nearcast.spark import shipping
+from nearcast.spark.frames import mapped
+from nearcast.spark.stream import logs
+from nearcast.spark.stream.bases import usable
+from nearcast.spark.stream.changes import sifted, tell
+from nearcast.spark.stream.layering import Layering
+from nearcast.spark.stream.register import Register
+from nearcast.spark.stream.worker import Arrivals, Layers
+from nearcast.spark.workers import gathered, task_threads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Follower", "Versioned", "carry_out", "pinned"]
+
+#: What it gives, in Spark's words.
+SCHEMA = "event_id string, subscription_id string, version bigint"
+_log = logging.getLogger("nearcast.spark")
+_LOOK_S = 0.2
+_TOGETHER = 65_536
+_KEPT_BATCHES = 4
+_KEPT_S = 60.0
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_followers: dict[tuple[Any, ...], Follower] = {}
+
+
+def carry_out(
+    events: DataFrame, names: list[str], changes: str, space: Space, index: str,
+    options: Mapping[str, Any], shared: str | None, key: str | None,
+) -> DataFrame:  # fmt: skip
+    """`nearcast.spark.match.match` with `changes`: a DataFrame with the column `version`."""
+    spark = events.sparkSession
+    logs.check(changes, "changes")
+    if shared is None and not _is_here(spark):
+        raise ValidationError("shared", None, "give a folder that the driver and all workers see")
+    about = changes, shared, space, index, json.dumps(dict(options), sort_keys=True, default=str)
+    follower = _followers.get(about)
+    if follower is None:
+        root = shipping._fresh(None) if shared is None else Path(shared)
+        follower = _followers[about] = Follower(changes, key, root, space, index, options)
+        follower.step()
+    follower.start(lambda: _is_stopped(spark))
+    fixed = None if events.isStreaming else newest(follower.root)[1]
+    rows = events.select(*[f"`{name}`" for name in names])
+    return mapped(rows, Versioned(str(follower.root), space, fixed), SCHEMA)
+
+
+def _is_here(spark: Any) -> bool:
+    try:
+        return str(spark.sparkContext.master).startswith("local")
+    except Exception:  # Connect says so in its own ways
+        return False
+
+
+def _is_stopped(spark: Any) -> bool:
+    try:
+        return spark.sparkContext._jsc is None
+    except Exception:  # through Connect there is none: it ends with the process
+        return False
+
+
+# --- beside the stream ----------------------------------------------------------------------------
+
+
+class Follower:
+    """Keeps the versions of a log of changes in a folder; one thread of the driver's."""
+
+    def __init__(
+        self, changes: str, key: str | None, root: Path, space: Space, index: str,
+        options: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.root = root
+        self._space = space
+        root.mkdir(parents=True, exist_ok=True)
+        for name in ("versions", "pins"):
+            (root / name).mkdir(exist_ok=True)
+        self._log = logs.change_log(changes, key, root, space)
+        self._layering = Layering(root, index, space, options)
+        self._at: Any = None
+        self._number = max((_number(each) for each in _versions(root)), default=0)
+        self._thread: threading.Thread | None = None
+        self._warned = False
+
+    def start(self, over: Any) -> None:
+        """Follow the log until `over` says that nobody asks any more."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._run, args=(over,), name="nearcast-changes", daemon=True
+            )
+            self._thread.start()
+
+    def _run(self, over: Any) -> None:
+        while not over():
+            time.sleep(_LOOK_S)
+            try:
+                self.step()
+                self._warned = False
+            except (OSError, NearcastError) as error:  # the stream goes on with what it knows
+                if not self._warned:
+                    _log.warning("changes cannot be read, and are asked for again: %s", error)
+                self._warned = True
+
+    def step(self) -> bool:
+        """Count what has come; whether that made a new version."""
+        layering = self._layering
+        if self._at is None:
+            self._at = self._begin()
+            made = True
+        else:
+            made = False
+        layering.switch()
+        until = self._log.latest(self._at, None, None)
+        if until != self._at:
+            made |= self._fold(self._log.read(self._at, until))
+            self._at = until
+        if made:
+            layering.compact(self._at)
+            self._put(layering.layers())
+            self._tidy()
+        return made
+
+    def _begin(self) -> Any:
+        """Where reading begins: at the newest base that is there, or before everything."""
+        at, register = self._log.first, Register()
+        for base in usable(self.root):
+            if self._log.reaches(at, base.position):
+                register, at = Register(base=base, version=base.seq), base.position
+        self._layering.restart(register)
+        return at
+
+    def _fold(self, table: Any) -> bool:
+        if table is None or not table.num_rows:
+            return False
+        register = self._layering.register
+        seqs = [seq for seq in table.column("seq").to_pylist() if seq is not None]
+        register.version = max([register.version, *seqs])
+        if "offset" in table.column_names:
+            table = table.drop_columns(["offset"])
+        good, bad = sifted(table, self._space, self._log.plain)
+        if bad:
+            tell(bad, self.root / "rejected", f"{self._number + 1:012d}")
+        register.fold(good, self._number + 1, None, False)
+        return True
+
+    def _put(self, layers: Layers) -> None:
+        self._number += 1
+        folder = self.root / "versions"
+        scratch = folder / f".{self._number}"
+        scratch.write_bytes(pickle.dumps(layers))
+        scratch.replace(folder / f"{self._number:012d}-{os.urandom(4).hex()}")
+
+    def _tidy(self) -> None:
+        """Remove versions that no batch needs any more, and the files of their layers."""
+        batches: dict[str, list[tuple[int, Path]]] = {}
+        for pin in (self.root / "pins").glob("*@*"):
+            query, _, batch = pin.name.partition("@")
+            batches.setdefault(query, []).append((int(batch), pin))
+        wanted: set[str] = set()
+        for pins in batches.values():
+            pins.sort()
+            for _, pin in pins[:-_KEPT_BATCHES]:
+                pin.unlink(missing_ok=True)
+            wanted |= {pin.read_text("utf-8") for _, pin in pins[-_KEPT_BATCHES:]}
+        versions = _versions(self.root)
+        young = time.time() - _KEPT_S
+        kept: set[Path] = set()
+        for path in versions:
+            if path == versions[-1] or path.name in wanted or path.stat().st_mtime > young:
+                layers: Layers = pickle.loads(path.read_bytes())
+                files = [each for each in (layers.base, layers.delta, layers.dead) if each]
+                kept |= {folder for each in files for folder in Path(each.path).parents}
+            else:
+                path.unlink(missing_ok=True)
+        if self._layering.register.base is not None:
+            kept.add(self._layering.register.base.folder)
+        if self._layering.building is not None:
+            kept.add(self._layering.building.folder)
+        for folder in [*self.root.glob("delta-*"), *self.root.glob("base-*")]:
+            if folder not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _versions(root: Path) -> list[Path]:
+    return sorted(each for each in (root / "versions").iterdir() if each.name[0] != ".")
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition("-")[0])
+
+
+# --- in tasks -------------------------------------------------------------------------------------
+
+
+def newest(root: Path) -> tuple[str, Layers]:
+    """The newest version and its name."""
+    for _ in range(100):
+        try:
+            path = _versions(root)[-1]
+            return path.name, pickle.loads(path.read_bytes())
+        except (FileNotFoundError, IndexError):  # it was replaced that moment
+            time.sleep(0.05)
+    raise SparkError(f"{root}: there is no version of the subscriptions that workers can see")
+
+
+def pinned(root: Path, query: str, batch: str) -> Layers:
+    """The version of a batch: the first who asks takes the newest, and the others the same."""
+    pin = root / "pins" / f"{query}@{batch}"
+    if not pin.exists():
+        name, _ = newest(root)
+        scratch = root / "pins" / f".{os.urandom(8).hex()}"
+        scratch.write_text(name, "utf-8")
+        try:
+            os.link(scratch, pin)
+        except FileExistsError:
+            pass  # somebody was quicker
+        finally:
+            scratch.unlink()
+    path = root / "versions" / pin.read_text("utf-8")
+    layers: Layers = pickle.loads(path.read_bytes())
+    return layers
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """Events past the version that their batch sees."""
+
+    root: str
+    space: Space
+    fixed: Layers | None
+    """The version, where there are no batches."""
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """For `mapInArrow`."""
+        layers, where = self.fixed, "a batch"
+        for number, events in enumerate(gathered(batches, _TOGETHER)):
+            if layers is None:
+                layers, where = self._taken()
+            task = Arrivals([], layers, self.space, str(Path(self.root) / "rejected"))
+            yield from task.matched(events, task_threads(), f"{where} {number}")
+
+    def _taken(self) -> tuple[Layers, str]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        about = [None if context is None else context.getLocalProperty(n) for n in (_QUERY, _BATCH)]
+        if context is None or not all(about):
+            return newest(Path(self.root))[1], "a batch"
+        query, batch = map(str, about)
+        where = f"{query} {batch} {context.partitionId()}"
+        return pinned(Path(self.root), query, batch), where

@@ -1,0 +1,285 @@
+"""Matching on a stream: equal to the definition, batch by batch, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearcast.errors import NearcastError, SparkError
+from nearcast.model.events import Event
+from nearcast.model.subscriptions import Subscription
+from nearcast.spark import match_stream
+from nearcast.spark.stream import layering, served, sinks, source, worker
+from nearcast.spark.stream.running import Run, batches_done, supervise
+from nearcast.spark.stream.source import Settings
+from tests.naive_joint import NaiveJoint
+from tests.naive_stream import Change, NaiveStream
+from tests.served import client, feature, make_keys, serving
+from tests.stream_cases import Beside, Driver, Histories, write_changes, write_events
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_batch_answers_as_the_definition_says(tmp_path: Path, monkeypatch, seed: int):
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 4)  # bases come and go
+    monkeypatch.setattr(worker, "_FEW", 5)
+    monkeypatch.setattr(source, "_SEGMENT", 15)  # and remembered events are indexed
+    monkeypatch.setattr(source, "_PER_VERSION", seed % 2)
+    monkeypatch.setattr(source, "_PASSES", 0)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    chance = random.Random(seed)
+    history = Histories(seed)
+    events, changes = tmp_path / "events", tmp_path / "changes"
+    events.mkdir()
+    changes.mkdir()
+    remember = chance.choice([1_000_000, 25, 60, 0])
+    shared = str(tmp_path / "shared") if chance.random() < 0.7 else None
+    driver = Driver(
+        Settings(str(events), str(changes), remember=remember, shared=shared, max_rows=1000)
+    )
+    naive = NaiveStream(remember)
+    meanwhile: list[Change] = []
+    for number in range(10):
+        new_changes, new_events = history.changes(6), history.batch(12)
+        if new_changes:
+            write_changes(changes, f"c{number:03d}", new_changes)
+        new_changes, meanwhile = meanwhile + new_changes, []
+        if new_events:
+            write_events(events, f"e{number:03d}", new_events)
+        if chance.random() < 0.2:
+            driver.restart()
+        if not driver.plan():
+            continue
+        if chance.random() < 0.3:
+            driver.restart()  # planned, and killed
+            meanwhile = history.changes(6)
+            if meanwhile:  # they are the next batch's
+                write_changes(changes, f"c{number:03d}m", meanwhile)
+        found = driver.run()
+        assert found == naive.batch(new_changes, new_events), number
+        if chance.random() < 0.2:
+            driver.restart()  # killed before it was written down
+            assert driver.run() == found
+        driver.done()
+    driver.reader.stop()
+
+
+# --- through Spark --------------------------------------------------------------------------------
+
+
+def _run(spark: SparkSession, folder: Path, **options: Any) -> None:
+    frame = match_stream(
+        spark, folder / "events", folder / "changes", shared=folder / "shared", **options
+    )
+    run = Run(str(folder / "out"), str(folder / "state"), once=True)
+    supervise(lambda: run.start(frame), lambda beat: None)
+
+
+def test_a_stream_that_is_stopped_and_goes_on_through_spark(spark, tmp_path: Path):
+    history, naive = Histories(77), NaiveStream()
+    expected: list[tuple[str, str, int]] = []
+    for folder in ("events", "changes"):
+        (tmp_path / folder).mkdir()
+    for number in range(2):  # each time a query of its own, from the checkpoint of the last
+        new_changes, new_events = history.changes(12), history.batch(30)
+        write_changes(tmp_path / "changes", f"c{number}", new_changes)
+        write_events(tmp_path / "events", f"e{number}", new_events)
+        _run(spark, tmp_path)
+        expected += naive.batch(new_changes, new_events)
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(map(tuple, found)) == sorted(expected)
+    assert batches_done(str(tmp_path / "state")) == 1
+
+
+def test_rejected_changes_are_told_and_the_rest_goes_on(tmp_path: Path):
+    wants = Subscription("s1", where="price < 50")
+    write_changes(
+        tmp_path / "changes", "c0",
+        [Change("s1", 1, wants), Change("s1", 2, None, bad=True),
+         Change("s2", 3, Subscription("s2"))],
+    )  # fmt: skip
+    write_events(tmp_path / "events", "e0", [Event("e1", attributes={"price": 10})])
+    shared = tmp_path / "shared"
+    driver = Driver(
+        Settings(str(tmp_path / "events"), str(tmp_path / "changes"), shared=str(shared))
+    )
+    assert driver.plan()
+    assert driver.run() == [("e1", "s1", 3), ("e1", "s2", 3)]
+    (line,) = (shared / "rejected" / "changes-000000001.jsonl").read_text("utf-8").splitlines()
+    said = json.loads(line)
+    assert (said["id"], said["seq"]) == ("s1", 2)
+    assert "expected a value" in said["reason"]
+
+
+def test_poison_among_the_events_is_told_and_the_rest_goes_on(tmp_path: Path):
+    write_changes(tmp_path / "changes", "c0", [Change("s1", 1, Subscription("s1"))])
+    events = pa.table({"id": ["e1", None, "e3", "e4"], "lon": [8.5, 8.5, 400.0, 8.5],
+                       "lat": [47.0, 47.0, 47.0, 47.0]})  # fmt: skip
+    (tmp_path / "events").mkdir()
+    pq.write_table(events, tmp_path / "events" / "e0.parquet")
+    shared = tmp_path / "shared"
+    driver = Driver(
+        Settings(str(tmp_path / "events"), str(tmp_path / "changes"), shared=str(shared))
+    )
+    assert driver.plan()
+    assert driver.run() == [("e1", "s1", 1), ("e4", "s1", 1)]
+    (file,) = (shared / "rejected").glob("events-*.jsonl")
+    assert [json.loads(line)["id"] for line in file.read_text("utf-8").splitlines()] == [None, "e3"]
+
+
+def test_plain_subscriptions_never_change(tmp_path: Path):
+    folder = tmp_path / "changes"
+    folder.mkdir()
+    pq.write_table(
+        pa.table({"id": ["s1", "s2"], "where": ["price < 5", None]}), folder / "a.parquet"
+    )
+    write_events(tmp_path / "events", "e0", [Event("e1", attributes={"price": 10})])
+    driver = Driver(Settings(str(tmp_path / "events"), str(folder)))
+    assert driver.plan()
+    assert driver.run() == [("e1", "s2", 0)]
+    driver.done()
+    pq.write_table(pa.table({"id": ["s3"]}), folder / "b.parquet")
+    assert not driver.plan()
+    write_events(tmp_path / "events", "e1", [Event("e2", attributes={"price": 1})])
+    assert driver.plan()
+    assert driver.run() == [("e2", "s1", 0), ("e2", "s2", 0)]
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path):
+    for name in ("events", "changes", "others"):
+        (tmp_path / name).mkdir()
+    write_events(tmp_path / "events", "e0", [Event("e1")])
+    here = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "changes")))
+    assert here.plan()
+    here.run()
+    here.done()
+    there = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "others")))
+    there.at = here.at
+    with pytest.raises(SparkError, match="belongs to another job"):
+        there.plan()
+
+
+def test_a_source_that_vanishes_is_waited_for(tmp_path: Path):
+    write_changes(tmp_path / "changes", "c0", [Change("s1", 1, Subscription("s1"))])
+    write_events(tmp_path / "events", "e0", [Event("e1")])
+    driver = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "changes")))
+    (tmp_path / "away").mkdir()
+    assert driver.plan()
+    assert driver.run() == [("e1", "s1", 1)]
+    driver.done()
+    write_events(tmp_path / "events", "e1", [Event("e2")])
+    (tmp_path / "events").rename(tmp_path / "gone")
+    assert not driver.plan()
+    (tmp_path / "gone").rename(tmp_path / "events")
+    assert driver.plan()
+    assert driver.run() == [("e2", "s1", 1)]
+
+
+def test_a_source_that_stays_away_is_an_error(tmp_path: Path):
+    for name in ("events", "changes"):
+        (tmp_path / name).mkdir()
+    driver = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "changes"), patience_s=0.0))
+    assert not driver.plan()
+    (tmp_path / "events").rmdir()
+    with pytest.raises(FileNotFoundError):
+        driver.plan()
+
+
+def test_a_base_is_built_by_a_process_beside_the_stream(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 2)
+    shared = tmp_path / "shared"
+    driver = Driver(
+        Settings(str(tmp_path / "events"), str(tmp_path / "changes"), shared=str(shared))
+    )
+    naive, history = NaiveStream(), Histories(5)
+    for number in range(4):
+        new_changes, new_events = history.changes(6), history.batch(6)
+        write_changes(tmp_path / "changes", f"c{number}", new_changes)
+        write_events(tmp_path / "events", f"e{number}", new_events)
+        assert driver.plan()
+        assert driver.run() == naive.batch(new_changes, new_events)
+        driver.done()
+        building = driver.reader.plans.layering.building
+        if building is not None:
+            assert building._process.wait(120) == 0
+    assert len(list(shared.glob("base-*"))) > 1
+    driver.reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"space": "flat"}, "space"),
+        ({"events": "no-such-folder"}, "events"),
+        ({"events": "ftp://somewhere/x"}, "events"),
+        ({"changes": "http://key:secret@somewhere"}, "keys and passwords"),
+        ({"remember": -1}, "remember"),
+        ({"max_rows": 0}, "max_rows"),
+        ({"index": "beq-tree"}, "beq-tree"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_at_once(spark, tmp_path: Path, settings, said: str):
+    given = {"events": tmp_path, "changes": tmp_path} | settings
+    with pytest.raises(NearcastError, match=said):
+        match_stream(spark, **given)
+
+
+# --- a server's log -------------------------------------------------------------------------------
+
+
+def test_events_and_subscriptions_of_a_server(tmp_path: Path, monkeypatch):
+    file = tmp_path / "n.db"
+    (key,) = make_keys(file, {"role": "admin"})
+    monkeypatch.setenv("NEARCAST_KEY", key)
+    monkeypatch.setattr(served, "_PAGE", 3)
+    with serving(file) as server, client(server, key) as http:
+        settings = Settings(server.url, server.url, shared=str(tmp_path / "shared"))
+        driver = Driver(settings)
+        naive = NaiveJoint()
+        said = {"subscriber": "ann", "filters": [{"cql2": "price < 50"}]}
+        assert http.put("/v1/subscriptions/s1", json=said).status_code in (200, 201)
+        posted = [feature(f"e{n}", price=10 * n) for n in range(8)]
+        assert http.post("/v1/events", json=collected(posted)).status_code == 200
+        cheap = Change("s1", 1, Subscription("s1", where="price < 50"))
+        first = [Event(f"e{n}", attributes={"price": 10 * n}) for n in range(8)]
+        assert driver.plan()
+        assert driver.run() == naive.entries([cheap, *first])
+        driver.done()
+        assert http.put("/v1/subscriptions/s2", json=said).status_code in (200, 201)
+        assert http.delete("/v1/subscriptions/s1").status_code == 204
+        assert http.post("/v1/events", json=feature("e8", price=5)).status_code == 200
+        driver.restart()
+        assert driver.plan()
+        late = Change("s2", 2, Subscription("s2", where="price < 50"))
+        expected = naive.entries([late, Change("s1", 3), Event("e8", attributes={"price": 5})])
+        assert driver.run() == expected
+        for spooled in (tmp_path / "shared" / "spool").glob("*"):
+            spooled.unlink()  # a cache: it is read again
+        driver.restart()
+        assert driver.run() == expected
+        driver.done()
+        assert not driver.plan()
+        assert driver.reader.reportLatestOffset() == {"behind": 0}
+    assert key not in json.dumps(driver.at)
+
+
+def collected(features: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "FeatureCollection", "features": features}
+
+
+def test_a_row_goes_into_a_server_once(tmp_path: Path):
+    rows = [{"event_id": "e1", "subscription_id": "s1", "version": 3}]
+    with serving(tmp_path / "n.db") as server, client(server) as http:
+        for _ in range(2):
+            sinks.post(server.url, [sinks.row_event(row) for row in rows], None)
+        (event,) = http.get("/v1/log").json()["events"]
+        assert event["data"]["properties"] == rows[0]

@@ -1,0 +1,161 @@
+"""Patterns and fences on a stream when something is odd: time that jumps or stands, poison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearcast import Box, Composite, Event, Fence, Point
+from nearcast.clock import FOREVER, NEVER
+from nearcast.cpsl.shards import deal
+from nearcast.errors import ValidationError
+from nearcast.fences.history import Standing
+from nearcast.model.codec import events_to_arrow
+from nearcast.spark.crossings import Crossings, CrossingsOf, PositionPacks
+from nearcast.spark.detections import Detections, DetectionsOf
+from nearcast.spark.packs import read_table, unpacked
+from nearcast.spark.positions import Layout, PositionPacking
+from nearcast.spark.primitives import PrimitivePacking, dealt_table
+from nearcast.spark.shipping import ship_matcher, ship_table
+from nearcast.spark.transitions import standing_to_table
+from tests.patterned import EPOCH, SECOND
+
+NO_SPARK: Any = None
+ALONE = Composite("alone", text='!((STRING: kind = "a"); PT10S)(STRING: kind = "b")')
+PAIRED = Composite("paired", text='=|((STRING: kind = "a"); PT10S)(STRING: kind = "b")')
+LEFT = Fence("left", "ops", "who", Box(0, 0, 10, 10), on={"enter", "lost"}, lost=9)
+
+
+def at(second: float, kind: str = "a", **more: Any) -> Event:
+    return Event(
+        f"e{second}", {"kind": kind, "who": "w"}, location=Point(5, 5),
+        end=EPOCH + int(second * SECOND), **more,
+    )  # fmt: skip
+
+
+def beat(second: float) -> pa.Table:
+    """What an idle source says."""
+    end = pa.array([EPOCH + int(second * SECOND)], pa.timestamp("us", tz="UTC"))
+    return pa.table({"id": pa.array([None], pa.string()), "end": end, "heartbeat": [True]})
+
+
+class Shard:
+    """One shard as a worker keeps it, with a watermark that is what was seen less a second."""
+
+    def __init__(self, pack: Any, open_keeper: Any) -> None:
+        self.pack, self.open = pack, open_keeper
+        self.keeper: Any = open_keeper()
+        self.seen, self.late = NEVER, 0
+
+    def batch(self, *given: Event | pa.Table) -> list[dict[str, Any]]:
+        """What a batch tells, and the one without data behind it."""
+        events = [each for each in given if isinstance(each, Event)]
+        tables = [each for each in given if not isinstance(each, Event)]
+        tables += [events_to_arrow(events)] if events else []
+        packs = [row for table in tables for made in self.pack(table) for row in made.to_pylist()]
+        closed = NEVER if self.seen == NEVER else self.seen - SECOND
+        told = self._taken(unpacked(packs), closed)
+        self.seen = max([self.seen, *(pack["last"] for pack in packs)])
+        return told + self._taken([], self.seen - SECOND if self.seen > NEVER else NEVER)
+
+    def _taken(self, packs: list[Any], closed: int) -> list[dict[str, Any]]:
+        found = self.keeper.take(packs, closed)
+        self.late += self.keeper.counted()[0]
+        saved, self.keeper = self.keeper.save(), self.open()  # another worker goes on with it
+        self.keeper.load(saved)
+        return [] if found is None else read_table(found).to_pylist()
+
+
+def patterns(folder: Path, *wanted: Composite) -> Shard:
+    dealt = deal(wanted or [ALONE, PAIRED], 1, "planar")
+    matcher = ship_matcher(NO_SPARK, dealt.matcher, str(folder))
+    table = ship_table(NO_SPARK, dealt_table(dealt), str(folder))
+    packing = PrimitivePacking(matcher, table, (5,), "planar", None, False)
+    return Shard(packing.pack, lambda: DetectionsOf(table).open(0))
+
+
+def fences(folder: Path) -> Shard:
+    standing, filters = Standing.of([LEFT], "planar")
+    assert filters is None
+    layout = Layout("string", ())
+    shipped = ship_table(NO_SPARK, standing_to_table(standing, ["left"]), str(folder))
+    packing = PositionPacking(standing.keys, None, layout, "planar", False, 1, FOREVER)
+    work = PositionPacks(packing, (5,))
+    opener = CrossingsOf(shipped, "these", layout, "planar", FOREVER)
+    return Shard(lambda table: work(iter(table.to_batches())), lambda: Crossings(opener))
+
+
+def test_a_clock_that_jumps_makes_late_what_comes_before_it_and_no_more(tmp_path: Path) -> None:
+    shard = patterns(tmp_path)
+    shard.batch(at(0), at(1, "c"))
+    told = shard.batch(at(86_400, "c"))  # a day ahead
+    assert [row["composite_id"] for row in told] == ["alone"]
+    assert shard.batch(at(2), at(3, "b")) == []
+    assert shard.late == 2
+    shard.batch(at(86_401), at(86_402, "b"))  # until time has come there
+    told = shard.batch(at(86_410, "c"))
+    assert [(row["composite_id"], row["event_ids"]) for row in told] == [
+        ("paired", ["e86401", "e86402"])
+    ]
+    assert shard.late == 2
+
+
+@pytest.mark.parametrize("made", [patterns, fences])
+def test_an_idle_hour_ends_with_a_heartbeat(tmp_path: Path, made: Any) -> None:
+    shard = made(tmp_path)
+    assert shard.batch(beat(-50)) == []  # before any event
+    first = shard.batch(at(0), at(2, "c"))
+    assert {row.get("transition") for row in first} <= {"enter"}
+    assert shard.batch() == []
+    told = shard.batch(beat(3), beat(30))
+    names = [row.get("composite_id") or row["transition"] for row in told]
+    assert names in (["alone"], ["lost"])
+    assert shard.batch(beat(3600)) == []
+    assert shard.late == 0
+
+
+def test_periods_count_from_an_event(tmp_path: Path) -> None:
+    """And not from a heartbeat before it."""
+    shard = patterns(tmp_path, Composite("every", text='P(7)(STRING: kind = "a")'))
+    shard.batch(beat(-3))
+    shard.batch(at(0), at(1), at(5))
+    told = shard.batch(at(20, "c"))
+    assert [row["event_ids"] for row in told] == [["e0", "e1", "e5"]]
+
+
+def test_positions_that_are_none_are_left_out(tmp_path: Path) -> None:
+    shard = fences(tmp_path)
+    poison = events_to_arrow([at(1), at(2), at(3)])
+    places = pa.array([5.0, float("nan"), 5.0])
+    poison = poison.set_column(poison.column_names.index("lon"), "lon", places)
+    ids = pa.array(["e1", "e2", None], pa.string())
+    poison = poison.set_column(poison.column_names.index("id"), "id", ids)
+    told = shard.batch(poison, at(20, "c"))
+    assert [(row["transition"], row["event_id"]) for row in told][:1] == [("enter", "e1")]
+
+
+def test_events_that_are_none_are_left_out(tmp_path: Path) -> None:
+    shard = patterns(tmp_path)
+    poison = events_to_arrow([at(1), at(2), at(3, "b")])
+    ids = pa.array(["e1", None, "e3"], pa.string())
+    poison = poison.set_column(poison.column_names.index("id"), "id", ids)
+    told = shard.batch(poison, at(40, "c"))
+    assert [(row["composite_id"], row["event_ids"]) for row in told] == [("paired", ["e1", "e3"])]
+    with pytest.raises(ValidationError, match="end"):
+        shard.batch(poison.set_column(poison.column_names.index("end"), "end", ids))
+
+
+def test_a_state_of_another_release_is_refused(tmp_path: Path) -> None:
+    import pickle
+
+    shard = patterns(tmp_path)
+    shard.batch(at(0))
+    said = pickle.loads(shard.keeper.save())
+    with pytest.raises(ValidationError, match="start a new one"):
+        shard.keeper.load(pickle.dumps((said[0] + 1, *said[1:])))
+    other = Detections(shard.keeper._shard)
+    other.load(pickle.dumps(said))
+    assert other.due == shard.keeper.due
