@@ -1,4 +1,4 @@
-"""The command line: `nearcast demo`, `serve`, `keys`, `backup`, `bench` and the others."""
+"""The command line: `nearcast demo`, `serve`, `keys`, `backup`, `import` and the others."""
 
 from typing import TYPE_CHECKING, Any
 

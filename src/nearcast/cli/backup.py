@@ -32,7 +32,14 @@ def backup(
     from nearcast.storage.sqlite import Database
     from nearcast.storage.urls import parse_url
 
-    path = parse_url(store).path
+    wanted = parse_url(store)
+    if wanted.kind == "postgresql":
+        raise ValidationError(
+            "store", wanted.name,
+            f"a database has its own tools: pg_dump --schema={wanted.schema} --format=custom, and "
+            "pg_restore",
+        )  # fmt: skip
+    path = wanted.path
     if path is None:
         raise ValidationError("store", store, "what is in memory only has no backup")
     if not path.exists():

@@ -17,8 +17,11 @@ from nearcast.cli.demo import demo
 from nearcast.cli.doctor import doctor
 from nearcast.cli.endings import told
 from nearcast.cli.keys import keys
+from nearcast.cli.letters import letters
 from nearcast.cli.pipeline import pipeline
 from nearcast.cli.serve import serve
+from nearcast.cli.stream_jobs import stream
+from nearcast.cli.transfer import export, import_
 
 __all__ = ["app"]
 
@@ -71,6 +74,10 @@ app.command()(bench)
 app.add_typer(cpsl, name="cpsl")
 app.command()(doctor)
 app.command()(pipeline)
+app.add_typer(stream, name="stream")
 app.command()(serve)
 app.add_typer(keys, name="keys")
+app.add_typer(letters, name="letters")
 app.command()(backup)
+app.command("import")(import_)
+app.command()(export)

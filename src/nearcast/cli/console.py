@@ -20,7 +20,14 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-__all__ = ["Advance", "counting", "result_console", "spark_progress", "watching"]
+__all__ = [
+    "Advance",
+    "counting",
+    "result_console",
+    "spark_progress",
+    "transferring",
+    "watching",
+]
 
 Advance = Callable[[int], None]
 
@@ -62,6 +69,30 @@ def counting(label: str, total: int, *, quiet: bool = False) -> Iterator[Advance
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=total)
         yield lambda amount: progress.advance(task, amount)
+
+
+@contextmanager
+def transferring(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar towards a total that is known later or never; without a terminal, one line."""
+    console = _progress_console(quiet=quiet)
+    if quiet or not console.is_terminal:
+        console.print(f"{label} …", markup=False, soft_wrap=True)
+        yield lambda _, __: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(label, total=None)
+
+        def told(more: int, total: int | None) -> None:
+            progress.update(task, advance=more, total=total)
+
+        yield told
 
 
 @contextmanager

@@ -10,12 +10,13 @@ from time import perf_counter
 
 import numpy as np
 
-from nearcast.bench.story import Chapter
+from nearcast.bench.maps import circles_map
+from nearcast.bench.story import Chapter, Picture
 from nearcast.bench.tables import Grid
 from nearcast.bootstrap import Broker
 from nearcast.broker.replies import Notification
 from nearcast.cli.console import counting
-from nearcast.cli.sections import Scene
+from nearcast.cli.sections import Scene, can_draw
 from nearcast.datasets import globe
 from nearcast.datasets.city import City
 from nearcast.datasets.movers import Positions
@@ -28,6 +29,7 @@ __all__ = ["crossings"]
 _PEOPLE, _SHOPS, _STEPS, _STEP_S = 250, 300, 80, 5.0
 _RADIUS_M, _MARGIN_M, _DWELL_S = 120.0, 20.0, 60
 _TOLD = ("enter", "dwell", "exit")
+_SHOWN_M = 2500.0
 
 
 def crossings(scene: Scene) -> Chapter:
@@ -43,7 +45,8 @@ def crossings(scene: Scene) -> Chapter:
     lines = _told(street, count, seconds)
     for line in lines:
         scene.console.print(line, markup=False)
-    return Chapter("Fences", lines, [_table(street)])
+    pictures = [_picture(scene, street)] if can_draw() else []
+    return Chapter("Fences", lines, _short(street, count / seconds), [_table(street)], pictures)
 
 
 @dataclass(eq=False)
@@ -85,6 +88,11 @@ class _Street:
     def counts(self) -> Counter[str]:
         return Counter(str(each.transition) for each in self.told)
 
+    @property
+    def visits(self) -> Counter[str]:
+        """How many came in, by the fence."""
+        return Counter(each.subscription_id for each in self.told if each.transition == "enter")
+
     @cached_property
     def truth(self) -> Counter[str]:
         """The same by comparing everybody with every shop at every step."""
@@ -122,10 +130,32 @@ def _told(street: _Street, count: int, seconds: float) -> list[str]:
     ]
 
 
+def _short(street: _Street, rate: float) -> str:
+    same = "as" if street.counts == street.truth else "NOT as"
+    return (
+        f"{street.counts.total():,} crossings of {len(street.shops[0])} fences were told, {same} a "
+        f"plain loop counts them; {rate:,.0f} positions a second"
+    )
+
+
+def _picture(scene: Scene, street: _Street) -> Picture:
+    """The fences about the busiest one, by how many came."""
+    centres, came = np.array(street.shops).T, street.visits
+    visits = np.array([came[f"shop {number}"] for number in range(len(centres))])
+    busiest = centres[visits.argmax()]
+    near = globe.haversine_m(*centres.T, *busiest) <= _SHOWN_M
+    caption = (
+        f"Shops within {_SHOWN_M / 1000:g} km of the busiest one, each with its fence of "
+        f"{_RADIUS_M:.0f} m. The stronger the amber, the more people came in ({visits.max()} at "
+        "most); nobody came to grey ones. Look how the centre differs from the edges."
+    )
+    return circles_map(centres[near], _RADIUS_M, visits[near], scene.ground, caption)
+
+
 def _table(street: _Street) -> Grid:
     """The shops that most people came to."""
     visits = Counter((each.subscription_id, str(each.transition)) for each in street.told)
-    most = Counter(each.subscription_id for each in street.told if each.transition == "enter")
+    most = street.visits
     rows = tuple(
         (name, *(str(visits[name, word]) for word in _TOLD)) for name, _ in most.most_common(5)
     )

@@ -21,7 +21,7 @@ def demo(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", help="A section: live, walk, fences, patterns, pipeline. Repeatable."
+            "--only", help="A section: live, walk, pipeline, fences, patterns, stream. Repeatable."
         ),
     ] = None,
     subscriptions: Annotated[
@@ -36,12 +36,12 @@ def demo(
 
     Everything is made up from the seed: roads, shops, people, what they want, where they
     go, and the traces of taxis. People walk with a safe region each and hear of every offer
-    near them; messages saved and notifications missed (none) are counted. Fences about shops
-    tell who comes, stays and goes. Two patterns in space and time are detected in what taxis
-    report. Their traces are cleaned, clustered, profiled, and matched in bulk; one match and
-    one non-match are explained, and a report with maps is written. About a minute, and longer
-    the first time, when kernels are compiled behind it; finished stages of the same seed are
-    not redone.
+    near them; messages saved and notifications missed (none) are counted. The taxis' traces are
+    cleaned, clustered, profiled, and matched in bulk; one match and one non-match are
+    explained. Fences about shops tell who comes, stays and goes. Two patterns in space and
+    time are detected in what taxis report, and once more in the same reports as a stream. A
+    report with maps is written. About a minute, and longer the first time, when kernels are
+    compiled behind it; finished stages of the same seed are not redone.
 
     Examples:
 

@@ -13,7 +13,9 @@ __all__ = ["keys"]
 
 keys = typer.Typer(help="Make, list and revoke the keys of a server.", no_args_is_help=True)
 
-_Store = Annotated[str, typer.Option("--store", help="The store: a file or sqlite:///file.")]
+_Store = Annotated[
+    str, typer.Option("--store", help="The store: a file, sqlite:///file or postgresql://…")
+]
 _STORE = "sqlite:///nearcast.db"
 
 
@@ -79,7 +81,7 @@ def revoke(
 
 
 def _name(key: str) -> str:
-    from nearcast.storage.sqlite.keys import name_of
+    from nearcast.storage.keys import name_of
 
     return name_of(key) if key.startswith("nck_") else key
 
@@ -89,16 +91,16 @@ class _opened:  # noqa: N801
 
     def __init__(self, store: str) -> None:
         from nearcast.errors import ValidationError
-        from nearcast.storage.sqlite import Database
+        from nearcast.storage.opening import open_tables
         from nearcast.storage.urls import parse_url
 
-        path = parse_url(store).path
-        if path is None:
+        wanted = parse_url(store)
+        if wanted.kind == "memory":
             raise ValidationError("store", store, "what is in memory only has no keys")
-        self._database = Database(path)
+        self._database = open_tables(wanted, guest=True)
 
     def __enter__(self) -> Any:
-        from nearcast.storage.sqlite import Keys
+        from nearcast.storage.keys import Keys
 
         return Keys(self._database)
 

@@ -9,7 +9,8 @@ from time import perf_counter
 
 import numpy as np
 
-from nearcast.bench.story import Chapter, Picture, ways_map
+from nearcast.bench.maps import ways_map
+from nearcast.bench.story import Chapter, Picture
 from nearcast.bench.tables import Grid
 from nearcast.cli.console import counting
 from nearcast.cli.sections import Scene, can_draw
@@ -25,7 +26,7 @@ from nearcast.datasets.city import City
 from nearcast.model.events import Event
 from nearcast.model.geometry import Point
 
-__all__ = ["patterns"]
+__all__ = ["Shift", "patterns"]
 
 _CABS, _SECONDS, _STEP_S = 150, 3600.0, 15.0
 _CORNERS, _BATCH, _SHOWN = 16, 4096, 5
@@ -46,25 +47,30 @@ _TEXTS = {"away": _AWAY, "idle": _IDLE}
 
 def patterns(scene: Scene) -> Chapter:
     """Detect two patterns in the taxis' reports; a plain loop must find the same."""
-    shift = _Shift(City(seed=scene.seed), max(2, round(_CABS * min(scene.scale, 10.0))))
+    shift = Shift(City(seed=scene.seed), max(2, round(_CABS * min(scene.scale, 10.0))))
     reports = len(shift.events)
     started = perf_counter()
     with counting("taxis drive", reports, quiet=scene.quiet) as advance:
         for fed in shift.detect():
             advance(fed)
-    lines = _told(shift, perf_counter() - started)
+    seconds = perf_counter() - started
+    lines = _told(shift, seconds)
     traces = [(f"Why {found.id}", _why(shift, found)) for found in _first_of_each(shift)]
     for line in lines:
         scene.console.print(line, markup=False)
     for title, text in traces:
         scene.console.print(f"\n{title}:\n{text}", markup=False)
     texts = [(f"The pattern “{name}”", text) for name, text in _TEXTS.items()]
-    pictures = [_picture(shift)] if can_draw() else []
-    return Chapter("Patterns of taxis", lines, [_table(shift)], pictures, (*texts, *traces))
+    pictures = [_picture(scene, shift)] if can_draw() else []
+    short = (
+        f"{len(shift.found):,} times one of two patterns in {reports:,} reports, at "
+        f"{reports / max(seconds, 1e-9):,.0f} a second"
+    )
+    return Chapter("Patterns of taxis", lines, short, [_table(shift)], pictures, (*texts, *traces))
 
 
 @dataclass(eq=False)
-class _Shift:
+class Shift:
     """An hour of the city's taxis, and what is detected in it."""
 
     city: City
@@ -84,6 +90,7 @@ class _Shift:
 
     @cached_property
     def composites(self) -> dict[str, Composite]:
+        """The two patterns, by their names."""
         regions: Regions = {"centre": self.centre}
         return {name: Composite(name, text=text, regions=regions) for name, text in _TEXTS.items()}
 
@@ -107,6 +114,7 @@ class _Shift:
 
     @cached_property
     def known(self) -> dict[str, Event]:
+        """The reports by their ids."""
         return {event.id: event for event in self.events}
 
     def detect(self) -> Iterator[int]:
@@ -122,6 +130,7 @@ class _Shift:
 
     @property
     def until(self) -> int:
+        """When the last report came."""
         return self.events[-1].end or 0
 
     @cached_property
@@ -149,9 +158,11 @@ class _Shift:
         return truth
 
     def found_of(self, name: str) -> list[CompositeEvent]:
+        """What a pattern found."""
         return [each for each in self.found if each.composite_id == name]
 
     def parts(self, found: CompositeEvent) -> list[Event]:
+        """The reports that something found is made of."""
         return [self.known[part] for part in found.parts]
 
 
@@ -160,7 +171,7 @@ def _shape(event: Event) -> Shape:
     return region_shape(((event.location.x, event.location.y),))
 
 
-def _told(shift: _Shift, seconds: float) -> list[str]:
+def _told(shift: Shift, seconds: float) -> list[str]:
     away, idle = (len(shift.found_of(name)) for name in _TEXTS)
     found = {(each.composite_id, str(each.attributes["t"]), each.end or 0) for each in shift.found}
     same = found == shift.truth and len(found) == len(shift.found)
@@ -174,16 +185,16 @@ def _told(shift: _Shift, seconds: float) -> list[str]:
     ]
 
 
-def _first_of_each(shift: _Shift) -> list[CompositeEvent]:
+def _first_of_each(shift: Shift) -> list[CompositeEvent]:
     return [found[0] for name in _TEXTS if (found := shift.found_of(name))]
 
 
-def _why(shift: _Shift, found: CompositeEvent) -> str:
+def _why(shift: Shift, found: CompositeEvent) -> str:
     pattern = shift.composites[found.composite_id].pattern
     return "\n".join(trace(pattern, shift.parts(found), found))
 
 
-def _table(shift: _Shift) -> Grid:
+def _table(shift: Shift) -> Grid:
     rows = []
     for name in _TEXTS:
         for each in shift.found_of(name)[:_SHOWN]:
@@ -193,11 +204,15 @@ def _table(shift: _Shift) -> Grid:
     return Grid(f"the first {_SHOWN} of each pattern", columns, tuple(rows))
 
 
-def _picture(shift: _Shift) -> Picture:
+def _picture(scene: Scene, shift: Shift) -> Picture:
     """From where to where the fares went."""
     ways = [
         [(e.location.x, e.location.y) for e in shift.parts(found) if isinstance(e.location, Point)]
         for found in shift.found_of("away")
     ]
-    caption = "The centre, and where the fares went that the pattern “away” found"
-    return ways_map(np.array(shift.centre), [np.array(way) for way in ways], caption)
+    caption = (
+        f"Every fare that the pattern “away” found: hired in the centre (green), put down more "
+        f"than {_AWAY_M / 1000:.0f} km away from it. No line ends close by, and every one begins "
+        "in the green."
+    )
+    return ways_map(np.array(shift.centre), [np.array(w) for w in ways], scene.ground, caption)

@@ -43,7 +43,10 @@ class Rehearsal:
     """The process behind the demo, and how far it has come."""
 
     def __init__(self, names: list[str], scene: Scene) -> None:
-        self._names = [name for name in names[1:] if name in _NAMES] if jit.compiled() else []
+        behind = [name for name in names[1:] if name in _NAMES] if jit.compiled() else []
+        # What Spark will read is drawn first: that is soon done, and nothing is compiled for it.
+        self._names = sorted(behind, key=lambda name: name not in ON_SPARK)
+        self._done: set[str] = set()
         self._scene = scene
         self._process: subprocess.Popen[str] | None = None
 
@@ -66,7 +69,7 @@ class Rehearsal:
 
     def wait(self, name: str) -> None:
         """Until a section has been rehearsed, or will never be: then it compiles for itself."""
-        if self._process is None or name not in self._names:
+        if self._process is None or name not in self._names or name in self._done:
             return
         with watching(quiet=self._scene.quiet) as say:
             say(f"waiting for the kernels of {name!r}, compiled behind …")
@@ -76,7 +79,8 @@ class Rehearsal:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.strip() == name:
+            self._done.add(line.strip())
+            if name in self._done:
                 return
 
     def __exit__(

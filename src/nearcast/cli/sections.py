@@ -20,20 +20,24 @@ from nearcast.errors import MissingExtraError, ValidationError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nearcast.bench.maps import Ground
     from nearcast.bench.story import Chapter
 
 __all__ = ["ON_SPARK", "SECTIONS", "Scene", "can_draw", "run_sections", "section"]
 
-#: By name, in order: where the function lives.
+#: By name, in order: where the function lives. Spark's long one has most of its work in Java: the
+#: kernels of those behind it are compiled meanwhile.
 SECTIONS: dict[str, str] = {
     "live": "nearcast.cli.showcase:live",
     "walk": "nearcast.cli.walkers:walkers",
+    "pipeline": "nearcast.cli.taxis:taxis",
     "fences": "nearcast.cli.crossings:crossings",
     "patterns": "nearcast.cli.patterns:patterns",
-    "pipeline": "nearcast.cli.taxis:taxis",
+    "stream": "nearcast.cli.streaming:streaming",
 }
+_LIVE = "make serve, or nearcast serve --demo; then open http://127.0.0.1:8642/"
 #: Those that need Spark.
-ON_SPARK = frozenset({"pipeline"})
+ON_SPARK = frozenset({"pipeline", "stream"})
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,14 @@ class Scene:
     def console(self) -> Console:
         """Where the results go."""
         return result_console()
+
+    @cached_property
+    def ground(self) -> Ground:
+        """The city, to be drawn under maps."""
+        from nearcast.bench.maps import Ground
+        from nearcast.datasets.city import City
+
+        return Ground.of(City(seed=self.seed))
 
     @cached_property
     def spark(self) -> Starting:
@@ -86,12 +98,21 @@ def run_sections(scene: Scene, names: list[str]) -> None:
             if at and ON_SPARK & set(order[at:]):  # not sooner: two compilers have two cores
                 scene.spark.begin()
             chapters.append(section(name)(scene))
-    if not any(chapter.pictures for chapter in chapters):
-        return
-    from nearcast.bench.story import write_story
+    _show_end(scene, chapters)
 
-    path = write_story("nearcast: the demo", chapters, scene.out / "report.html")
-    scene.console.print(f"\nreport  {path.absolute()}", soft_wrap=True)
+
+def _show_end(scene: Scene, chapters: list[Chapter]) -> None:
+    """What it came to, where the report is, and where to go on."""
+    say = scene.console.print
+    say("\nIn short", style="bold")
+    for chapter in chapters:
+        say(f"  {chapter.title}: {chapter.in_short}", markup=False)
+    if any(chapter.pictures or chapter.grids for chapter in chapters):
+        from nearcast.bench.story import write_story
+
+        path = write_story("nearcast: the demo", chapters, scene.out / "report.html")
+        say(f"\nreport  {path.absolute()}", soft_wrap=True)
+    say(f"live    {_LIVE}", soft_wrap=True)
 
 
 def _check(scene: Scene) -> None:

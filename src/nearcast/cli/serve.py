@@ -13,7 +13,7 @@ import typer
 from nearcast.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from nearcast.server.run import Running
+    from nearcast.server.run import Lasting
 
 __all__ = ["serve"]
 
@@ -21,7 +21,7 @@ __all__ = ["serve"]
 def serve(
     store: Annotated[
         str | None,
-        typer.Option("--store", help="sqlite:///file, a file, or memory:. [sqlite:///nearcast.db]"),
+        typer.Option("--store", help="sqlite:///file, postgresql://…, or memory:. [sqlite:///nearcast.db]"),
     ] = None,
     host: Annotated[
         str | None, typer.Option("--host", help="The address to listen on. [127.0.0.1]")
@@ -37,7 +37,23 @@ def serve(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", help="A GeoJSON file for the map to come; nothing draws it yet."),
+        typer.Option("--base", help="A GeoJSON file that the map draws underneath."),
+    ] = None,
+    kafka_servers: Annotated[
+        str | None, typer.Option("--kafka-servers", help="The server's Kafka: host:port,…")
+    ] = None,
+    kafka_in: Annotated[
+        str | None, typer.Option("--kafka-in", help="Topics with events: offers,parcels@tenant.")
+    ] = None,
+    kafka_out: Annotated[
+        str | None, typer.Option("--kafka-out", help="Topics that sinks may name: alerts-*.")
+    ] = None,
+    mqtt: Annotated[
+        str | None, typer.Option("--mqtt", help="The server's MQTT broker: mqtt://host:port.")
+    ] = None,
+    tiles: Annotated[
+        str | None,
+        typer.Option("--tiles", help="A tile server's URL with {z}, {x} and {y}, to draw instead."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings in TOML; --show-config writes one.")
@@ -60,32 +76,37 @@ def serve(
       nearcast serve --show-config > nearcast.toml
     """
     try:
-        from nearcast.server.logs import log, set_up
-        from nearcast.server.run import Running
+        from nearcast.server.logs import set_up
+        from nearcast.server.run import Lasting
         from nearcast.server.settings import describe, gather
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "server") from None
 
     flags: dict[str, Any] = {
         "store": store, "host": host, "port": port, "space": space, "demo": demo, "base": base,
+        "kafka_servers": kafka_servers, "kafka_in": kafka_in, "kafka_out": kafka_out,
+        "mqtt": mqtt,
+        "tiles": tiles,
     }  # fmt: skip
     settings, origins = gather(flags, config)
     if show_config:
         print(describe(settings, origins))
         return
     set_up(settings.log, settings.log_format)
-    if settings.base:
-        log.warning("base is not drawn: this release has no map yet", base=settings.base)
     with ExitStack() as over:
         if settings.demo and origins["store"] == "default":
             folder = over.enter_context(TemporaryDirectory(prefix="nearcast-"))
             settings = replace(settings, store=f"sqlite:///{folder}/city.db")
-        _run(Running(settings, alone=True))
+        _run(Lasting(settings, alone=True))
 
 
-def _run(server: Running) -> None:
+def _run(lasting: Lasting) -> None:
+    from nearcast.storage.urls import shown
+
+    server = lasting.running
     keys = len(server.desk.keyring)
-    settings = server.settings
+    store = shown(server.settings.store)
     guard = f"{keys} keys" if keys else "WITHOUT KEYS: everybody on this machine may do everything"
-    print(f"nearcast serves {settings.store} at {server.url}, {guard}", flush=True)
-    server.run()
+    print(f"nearcast serves {store} at {server.url}, {guard}", flush=True)
+    print(f"the map: {server.url}/", flush=True)
+    lasting.run()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from nearcast import jit
-from nearcast.bench.story import Chapter
+from nearcast.bench.maps import offers_map
+from nearcast.bench.story import Chapter, Picture
 from nearcast.cli.braille import braille
 from nearcast.cli.console import counting, result_console, watching
 from nearcast.cli.explained import (
@@ -25,7 +27,7 @@ from nearcast.cli.explained import (
     row_of,
     show_explanation,
 )
-from nearcast.cli.sections import Scene
+from nearcast.cli.sections import Scene, can_draw
 from nearcast.datasets.city import City
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
@@ -40,14 +42,35 @@ _SAMPLE = 300  # offers that are matched one by one, to compare with a scan
 
 def live(scene: Scene) -> Chapter:
     """The section as the demo runs it."""
-    Showcase(scene.subscriptions, scene.events, scene.seed, scene.index, scene.quiet).run()
-    return Chapter(
-        "A live city",
-        [
-            f"{scene.subscriptions:,} people subscribed and {scene.events:,} offers were "
-            "published, matched in this process."
-        ],
+    said = Showcase(scene.subscriptions, scene.events, scene.seed, scene.index, scene.quiet).run()
+    pictures = [_picture(scene, said)] if can_draw() and said.told.any() else []
+    text = [
+        f"{scene.subscriptions:,} people subscribed and {scene.events:,} offers were "
+        "published, matched in this process."
+    ]
+    short = (
+        f"{scene.events:,} offers met {scene.subscriptions:,} subscriptions at "
+        f"{said.rate:,.0f} a second: {said.told.sum():,} matches"
     )
+    return Chapter("A live city", text, short, pictures=pictures)
+
+
+class _Said(NamedTuple):
+    """What was offered where, how many were told of each, and how fast."""
+
+    places: npt.NDArray[np.float64]
+    told: npt.NDArray[np.int64]
+    rate: float
+
+
+def _picture(scene: Scene, said: _Said) -> Picture:
+    heard = int((said.told > 0).sum())
+    caption = (
+        f"{said.told.size:,} offers, each where it was published. Red ones reached somebody "
+        f"({heard:,}), the larger the more people: look how they crowd where people do, and how "
+        "offers out of town go unheard (grey)."
+    )
+    return offers_map(said.places, said.told, scene.ground, caption)
 
 
 @dataclass(frozen=True)
@@ -70,18 +93,22 @@ class Showcase:
         """The city of this seed."""
         return City(seed=self.seed)
 
-    def run(self) -> None:
+    def run(self) -> _Said:
         """All stages, in order; the map is something to look at while kernels are compiled."""
         self._draw()
         self._prepare()
         people = self._table(self.city.subscriptions(self.subscriptions))
         offers = self._table(self.city.offers(self.events))
         matcher = self._subscribe(people)
-        matches = self._publish(matcher, offers)
+        matches, rate = self._publish(matcher, offers)
         if not self.quiet:
             self._tell(matches, people, offers)
             self._explain(matcher, matches, people, offers)
         self._compare(matcher, people, offers)
+        rows = pc.index_in(matches["event_id"], value_set=offers["id"].combine_chunks())
+        told = np.bincount(rows.to_numpy(), minlength=offers.num_rows)
+        places = np.column_stack([offers[axis].to_numpy() for axis in ("lon", "lat")])
+        return _Said(places, told, rate)
 
     @staticmethod
     def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -95,7 +122,7 @@ class Showcase:
             people = few._table(self.city.subscriptions(few.subscriptions))
             offers = few._table(self.city.offers(few.events))
             matcher = few._subscribe(people)
-            matches = few._publish(matcher, offers)
+            matches, _ = few._publish(matcher, offers)
             few._explain(matcher, matches, people, offers)
             few._compare(matcher, people, offers)
 
@@ -128,7 +155,7 @@ class Showcase:
         )
         return matcher
 
-    def _publish(self, matcher: Matcher, offers: pa.Table) -> pa.Table:
+    def _publish(self, matcher: Matcher, offers: pa.Table) -> tuple[pa.Table, float]:
         parts = []
         seconds = 0.0
         with counting("publishing", offers.num_rows, quiet=self.quiet) as advance:
@@ -144,7 +171,7 @@ class Showcase:
             f"{offers.num_rows / seconds:,.0f} a second with {matcher.entry.name!r}.\n"
             f"{matches.num_rows:,} matches; {told:,} people are told of something."
         )
-        return matches
+        return matches, offers.num_rows / seconds
 
     def _tell(self, matches: pa.Table, people: pa.Table, offers: pa.Table) -> None:
         """A few notifications, of offers spread over the day."""

@@ -10,7 +10,8 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.bench.story import Chapter, Picture, region_map
+from nearcast.bench.maps import Regions, region_map
+from nearcast.bench.story import Chapter, Picture
 from nearcast.bench.tables import Grid
 from nearcast.bootstrap import Broker
 from nearcast.broker.replies import Reply
@@ -46,7 +47,9 @@ def walkers(scene: Scene) -> Chapter:
     lines = _told(walk, seconds)
     for line in lines:
         scene.console.print(line, markup=False)
-    return Chapter("People on the move", lines, [_costs(walk)], _pictures(walk))
+    return Chapter(
+        "People on the move", lines, _short(walk), [_costs(walk)], _pictures(scene, walk)
+    )
 
 
 @dataclass(eq=False)
@@ -56,7 +59,7 @@ class _Walk:
     city: City
     people: int
     broker: Broker = field(default_factory=Broker)
-    reports: int = 0
+    reported: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     asked: int = 0
     region_bytes: int = 0
     told: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -113,7 +116,7 @@ class _Walk:
             lon, lat, heading, speed = numbers
             report = phone.moved(Point(lon, lat), heading, speed)
             if report is not None:
-                self.reports += 1
+                self.reported.setdefault(phone.subscriber, []).append((lon, lat))
                 reply = self.broker.move(
                     phone.subscriber, report.place, heading=heading, speed=speed,
                     epoch=report.epoch,
@@ -129,6 +132,10 @@ class _Walk:
             pair = told.subscription_id, told.event.id
             self.repeated += pair in self.told
             self.told.setdefault(pair, step)
+
+    @property
+    def reports(self) -> int:
+        return sum(map(len, self.reported.values()))
 
     @cached_property
     def wanted(self) -> dict[str, list[Event]]:
@@ -188,6 +195,14 @@ def _walked(walk: _Walk, quiet: bool) -> float:
     return perf_counter() - started
 
 
+def _short(walk: _Walk) -> str:
+    every, missed = walk.people * _STEPS, sum(pair not in walk.told for pair in walk.truth)
+    return (
+        f"{every:,} steps took {walk.reports:,} reports, {every / max(walk.reports, 1):.0f} × "
+        f"fewer; {len(walk.told):,} offers arrived, {missed} missed"
+    )
+
+
 def _told(walk: _Walk, seconds: float) -> list[str]:
     every = walk.people * _STEPS
     truth = walk.truth
@@ -219,7 +234,7 @@ def _costs(walk: _Walk) -> Grid:
     return Grid("messages", ("", "reports", "requests", "bytes per region"), rows)
 
 
-def _pictures(walk: _Walk) -> list[Picture]:
+def _pictures(scene: Scene, walk: _Walk) -> list[Picture]:
     if not can_draw():
         return []
     best = max(range(walk.people), key=lambda i: _interest(walk, i))
@@ -241,12 +256,17 @@ def _pictures(walk: _Walk) -> list[Picture]:
     ]
     path = np.array([(p.lon[best], p.lat[best]) for p in walk.positions])
     assert isinstance(subscription.region, Around)
+    reports = np.array(walk.reported[phone.subscriber])
+    reach = subscription.region.reach_m
     caption = (
-        f"One person's safe region (dark): there the phone keeps silent. A new offer that this "
-        f"person wants within {subscription.region.reach_m:,.0f} m of it, in the impact region "
-        "(light), makes the broker ask"
+        f"One person on the way (blue): of {_STEPS} steps only the {len(reports)} white rings were "
+        "reported. While the phone stays in its safe region (green) it keeps silent. A new offer "
+        f"that this person wants in the impact region (amber), within {reach:,.0f} m of the "
+        "green, would make the broker ask where it is."
     )
-    return [region_map(lon, lat, kind, np.array(spots).reshape(-1, 2), path, caption)]
+    regions = Regions(lon, lat, kind, reach)
+    offers = np.array(spots).reshape(-1, 2)
+    return [region_map(regions, offers, path, reports, scene.ground, caption)]
 
 
 def _interest(walk: _Walk, i: int) -> tuple[int, int]:
