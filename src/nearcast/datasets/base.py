@@ -56,7 +56,7 @@ def _fits(value: object, hint: Any) -> bool:
     if inner:  # a union
         return any(_fits(value, kind) for kind in inner)
     if isinstance(value, bool):
-        return False
+        return hint is bool
     if hint is float:
         return isinstance(value, int | float) and math.isfinite(value)
     return isinstance(value, hint)

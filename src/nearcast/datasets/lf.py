@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearcast.datasets import columns
 from nearcast.datasets.base import Workload, require
 from nearcast.datasets.clusters import Clusters
+from nearcast.datasets.local_words import LocalWords
 from nearcast.datasets.popularity import Popularity
 from nearcast.datasets.readers import DataFolder
 from nearcast.datasets.streams import BLOCK_ROWS, generator
@@ -39,6 +40,9 @@ class LfWorkload(Workload):
     `source` may name a file with real words and places (`nyc_gowalla_checkins`,
     `nyc_gowalla_venues`, `us_geo_hashtags`, read from NEARCAST_DATA): words are then drawn
     by their frequency in it, places are its places, and `vocabulary` and `alpha` are idle.
+    With `local` they are drawn from what is said at the place itself and near it.
+
+    `length` gives other bounds for the number of words of a message.
     """
 
     name: ClassVar[str] = "lf"
@@ -52,6 +56,8 @@ class LfWorkload(Workload):
     range_side: tuple[float, float] = (0.002, 0.02)
     source: str | None = None
     space: Space = "globe"
+    local: bool = False
+    length: tuple[int, int] | None = None
 
     def _check(self) -> None:
         require(self.message in _SIZES, "message", self.message, "give short or long")
@@ -62,8 +68,13 @@ class LfWorkload(Workload):
             self.source,
             f"give None or, on the globe, one of {', '.join(_SOURCES)}",
         )
+        require(
+            not self.local or self.source is not None, "local", self.local,
+            "name a source: made-up words are nobody's at any place",
+        )  # fmt: skip
         require(0 <= self.alpha <= 10, "alpha", self.alpha, "give 0 … 10")
-        most = _SIZES[self.message][1]
+        least, most = self._lengths
+        require(1 <= least <= most, "length", self.length, "give (least, most), 1 or more")
         require(
             most <= self.vocabulary <= 1_000_000,
             "vocabulary",
@@ -82,8 +93,13 @@ class LfWorkload(Workload):
             )
 
     @property
+    def _lengths(self) -> tuple[int, int]:
+        """How many words a message has, at least and at most."""
+        return _SIZES[self.message] if self.length is None else self.length
+
+    @property
     def _event_block_rows(self) -> int:
-        return BLOCK_ROWS if self.message == "short" else _LONG_BLOCK_ROWS
+        return BLOCK_ROWS if self._lengths[1] <= _SIZES["short"][1] else _LONG_BLOCK_ROWS
 
     @cached_property
     def _lexicon(self) -> tuple[pa.Array, Popularity]:
@@ -121,17 +137,34 @@ class LfWorkload(Workload):
         xmin, ymin, xmax, ymax = self.extent
         return self._towns.draw(rng, rows) * (xmax - xmin, ymax - ymin) + (xmin, ymin)
 
-    def _keywords(self, rng: np.random.Generator, bounds: tuple[int, int], rows: int) -> pa.Array:
-        words, popularity = self._lexicon
+    @cached_property
+    def _talk(self) -> LocalWords:
+        assert self.source is not None
+        folder = DataFolder()
+        words = folder.events(self.source)["keywords"].combine_chunks()
+        return LocalWords(words, *folder.places(self.source))
+
+    def _keywords(
+        self, rng: np.random.Generator, bounds: tuple[int, int], rows: int
+    ) -> tuple[pa.Array, NDArray[np.float64] | None]:
+        """Words, and where they are said if that goes with them."""
         sizes = rng.integers(bounds[0], bounds[1] + 1, rows)
+        if self.local:
+            chosen, centres = self._talk.sets(rng, sizes)
+            return columns.lists(columns.offsets_of(sizes), chosen), centres
+        words, popularity = self._lexicon
         chosen = words.take(popularity.sets(rng, sizes))
-        return columns.lists(columns.offsets_of(sizes), chosen)
+        return columns.lists(columns.offsets_of(sizes), chosen), None
 
     def _boxes(
-        self, rng: np.random.Generator, side: tuple[float, float], rows: int
+        self,
+        rng: np.random.Generator,
+        side: tuple[float, float],
+        rows: int,
+        centres: NDArray[np.float64] | None,
     ) -> dict[str, NDArray[np.float64]]:
         xmin, ymin, xmax, ymax = self.extent
-        centres = self._points(rng, rows)
+        centres = self._points(rng, rows) if centres is None else centres
         halves = rng.uniform(*side, (rows, 2)) / 2 * (xmax - xmin, ymax - ymin)
         low = np.maximum(centres - halves, (xmin, ymin)).T.copy()
         high = np.minimum(centres + halves, (xmax, ymax)).T.copy()
@@ -140,19 +173,15 @@ class LfWorkload(Workload):
     def _subscription_block(
         self, rng: np.random.Generator, first: int, rows: int
     ) -> pa.RecordBatch:
-        made = {
-            "id": columns.numbered("s", first, rows),
-            "keywords": self._keywords(rng, self.words, rows),
-        }
-        return pa.record_batch(made | self._boxes(rng, self.side, rows))
+        keywords, centres = self._keywords(rng, self.words, rows)
+        made = {"id": columns.numbered("s", first, rows), "keywords": keywords}
+        return pa.record_batch(made | self._boxes(rng, self.side, rows, centres))
 
     def _event_block(self, rng: np.random.Generator, first: int, rows: int) -> pa.RecordBatch:
-        made = {
-            "id": columns.numbered("e", first, rows),
-            "keywords": self._keywords(rng, _SIZES[self.message], rows),
-        }
+        keywords, centres = self._keywords(rng, self._lengths, rows)
+        made = {"id": columns.numbered("e", first, rows), "keywords": keywords}
         if self.location == "range":
-            box = self._boxes(rng, self.range_side, rows)
+            box = self._boxes(rng, self.range_side, rows, centres)
             return pa.record_batch(made | {"geometry": columns.boxes_wkb(**box)})
-        lon, lat = self._points(rng, rows).T.copy()
+        lon, lat = (self._points(rng, rows) if centres is None else centres).T.copy()
         return pa.record_batch(made | {"lon": lon, "lat": lat})

@@ -7,6 +7,7 @@ from typing import Any
 from nearcast.datasets.base import Workload
 from nearcast.datasets.city import CityWorkload
 from nearcast.datasets.di import DiWorkload
+from nearcast.datasets.elaps import ElapsWorkload
 from nearcast.datasets.lf import LfWorkload
 from nearcast.datasets.mo import MoWorkload
 from nearcast.errors import DatasetError
@@ -14,7 +15,7 @@ from nearcast.errors import DatasetError
 __all__ = ["WORKLOADS", "workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
-    kind.name: kind for kind in (MoWorkload, DiWorkload, LfWorkload, CityWorkload)
+    kind.name: kind for kind in (MoWorkload, DiWorkload, LfWorkload, ElapsWorkload, CityWorkload)
 }
 
 

@@ -95,6 +95,7 @@ _ENTRIES = {
                 ("di-tree", "fo", "interval trees over both ends, forward, with bitsets"),
                 ("di-tree:f", "f", "interval trees over both ends, counting what holds"),
                 ("di-tree:b", "b", "interval trees over both ends, marking what fails"),
+                ("di-tree:fn", "fn", "interval trees over both ends, B_null marked as printed"),
                 ("di-tree:bo", "bo", "interval trees over both ends, backward, with bitsets"),
             )
         ),

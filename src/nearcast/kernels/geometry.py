@@ -26,7 +26,7 @@ import math
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.sorting import sort
 
 POINT, CIRCLE, BOX, POLYGON, PLACED = 0, 1, 2, 3, 4
@@ -747,7 +747,7 @@ def square_bounds(x, y, radius):
     return x - reach, y - reach, x + reach, y + reach
 
 
-@kernel
+@brief_kernel
 def cap_bounds(lon, lat, radius_m):
     """Longitudes and latitudes of a cap of the globe; all longitudes where it holds a pole."""
     angle = radius_m / EARTH_RADIUS_M

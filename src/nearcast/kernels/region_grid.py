@@ -39,9 +39,19 @@ def _width(number):
     return math.ldexp(1.0, int(number) + _SMALLEST)
 
 
+@inlined
+def _exceeds(low, high, side):
+    """Whether a side is longer than the number that it was rounded to, if it is that one."""
+    return high - low == side and (high - side != low or low + side != high)
+
+
 @kernel
 def width_of(xmin, ymin, xmax, ymax):
-    """The number of the width of cells for a box: the smallest that is as wide and reaches it."""
+    """The number of the width of cells for a box: the smallest that is as wide and reaches it.
+
+    A box from a hair's breadth below 0 to 1 is wider than 1, though the difference is 1: it would
+    touch three columns of cells of that width.
+    """
     side = max(xmax - xmin, ymax - ymin)
     far = max(max(abs(xmin), abs(xmax)), max(abs(ymin), abs(ymax)))
     if not (side < np.inf and far < np.inf):
@@ -49,7 +59,7 @@ def width_of(xmin, ymin, xmax, ymax):
     share, bits = math.frexp(side)
     if side == 0.0:
         bits = _SMALLEST
-    elif share == 0.5:
+    elif share == 0.5 and not _exceeds(xmin, xmax, side) and not _exceeds(ymin, ymax, side):
         bits -= 1
     _, far_bits = math.frexp(far)
     number = max(max(bits, far_bits - _FARTHEST_BITS) - _SMALLEST, 0)

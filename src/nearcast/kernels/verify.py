@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.jit import kernel
-from nearcast.kernels.geometry import point_in_shape
+from nearcast.jit import brief_kernel, kernel
+from nearcast.kernels.geometry import cap_bounds, point_in_shape, square_bounds, within
 from nearcast.kernels.rows import contains_sorted, event_satisfies, find_value
 from nearcast.kernels.sorting import sort
 
@@ -124,6 +124,48 @@ def keep_events(c, row, live, found, now, globe, check_words):
         found[n] = e
         n += 1
     return n
+
+
+@brief_kernel
+def put_circle(low, high, shape, x, y, radius, globe):
+    """Put a circle into a clause of one, whose place stands in front; False: one box has no room.
+
+    Then nothing has changed.
+    """
+    if globe:
+        xmin, ymin, xmax, ymax = cap_bounds(x, y, radius)
+        if not (-180.0 <= x <= 180.0 and xmin > -180.0 and xmax < 180.0):
+            return False
+    else:
+        xmin, ymin, xmax, ymax = square_bounds(x, y, radius)
+    low[0], high[0], low[1], high[1] = xmin, xmax, ymin, ymax
+    shape[2], shape[3], shape[4] = x, y, radius
+    return True
+
+
+@kernel
+def spots_within(live, found, now, x, y, radius, globe):
+    """Of live events those that have not expired and are points in a circle: slots, x and y."""
+    slots, xs, ys = np.empty(found.size, np.int32), np.empty(found.size), np.empty(found.size)
+    n = 0
+    for i in range(found.size):
+        e = found[i]
+        if live.slot[e] < 0 or live.expires[e] <= now:
+            continue
+        e0 = live.start[e]
+        e1 = e0 + live.count[e]
+        xs[n] = find_value(live.attr, live.value, e0, e1, 0)
+        ys[n] = find_value(live.attr, live.value, e0, e1, 1)
+        if within(x, y, xs[n], ys[n], radius, globe):
+            slots[n] = live.slot[e]
+            n += 1
+    return slots[:n], xs[:n], ys[:n]
+
+
+@brief_kernel
+def few_spots_within(live, found, now, x, y, radius, globe):
+    """`spots_within` where it takes no longer than to get the GIL back."""
+    return spots_within(live, found, now, x, y, radius, globe)
 
 
 @kernel

@@ -49,6 +49,7 @@ from nearcast.matcher.pieces import PIECE, Intervals, Piece, arranged_piece, lea
 from nearcast.matcher.places import shape_floats
 from nearcast.model.events import Event
 from nearcast.model.geometry import Box, Polygon, Space
+from nearcast.model.letters import letters_of
 from nearcast.model.placing import Whereabouts
 from nearcast.model.predicates import residual_bytes
 from nearcast.model.schema import Schema
@@ -446,12 +447,19 @@ def _attribute_columns(table: Any, schema: Schema, intern: bool) -> tuple[list[i
         values.append(
             _string_codes(numbers, schema, intern) if type_ == "string" else doubles(numbers)
         )
+        if type_ == "string" and schema.letters:
+            codes.append(schema.letters_column(kind.name))
+            values.append(_coded(numbers, letters_of))
     return codes, values
 
 
 def _string_codes(array: Any, schema: Schema, intern: bool) -> F8:
+    return _coded(array, schema.string if intern else lambda text: schema.strings.get(text, -1))
+
+
+def _coded(array: Any, look: Callable[[str], float]) -> F8:
+    """A number for each string, NaN where there is none."""
     codes, uniques = coded(array)
-    look = schema.string if intern else lambda text: schema.strings.get(text, -1)
     known = np.array([look(text) for text in uniques], np.float64)
     if not known.size:
         return np.full(codes.size, np.nan)

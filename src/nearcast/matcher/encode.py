@@ -36,6 +36,7 @@ from nearcast.model.geometry import (
     Space,
     check_space,
 )
+from nearcast.model.letters import letters_of, spans_of
 from nearcast.model.placing import Facing, Placed, Whereabouts, placed
 from nearcast.model.predicates import Clause, Residual, Simple, SpatialResidual
 from nearcast.model.schema import UNKNOWN, Schema, X, Y, arranged
@@ -210,6 +211,7 @@ def _is_known(clause: Clause, words: frozenset[str], schema: Schema) -> bool:
     numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
     return (
         words <= schema.words.keys()
+        and (not schema.letters or spans_of((), clause.residuals).keys() <= texts.keys())
         and all(interval.attribute in numbers for interval in clause.intervals)
         and all(
             equal.attribute in flags
@@ -238,7 +240,8 @@ def _encode_clause(
     space: Space,
     learn: bool,
 ) -> list[EncodedClause]:
-    predicates = _predicates(Simple(*clause.numbers(), clause.equals), schema)
+    simple = Simple(*clause.numbers(), clause.equals)
+    predicates = _predicates(simple, schema, clause.residuals)
     every = (*regions, *clause.regions)
     return _encode_parts(predicates, words, every, clause.residuals, schema, space, learn)
 
@@ -276,12 +279,18 @@ class _Predicates(NamedTuple):
     flags: int
 
 
-def _predicates(simple: Simple, schema: Schema) -> _Predicates:
+def _predicates(
+    simple: Simple, schema: Schema, residuals: tuple[Residual, ...] = ()
+) -> _Predicates:
     names, low, high, given = simple
     known = schema.codes["number"]
     columns = [*map(known.get, names)]
     if None in columns:
         columns = [schema.column(name, "number") for name in names]
+    if schema.letters and (spans := spans_of(given, residuals)):
+        columns += [schema.letters_column(name) for name in spans]
+        ends = np.array([*spans.values()])
+        low, high = np.append(low, ends[:, 0]), np.append(high, ends[:, 1])
     flags = 0
     if given:
         equals = sorted(given, key=lambda equal: isinstance(equal.value, bool))
@@ -371,14 +380,20 @@ def _encode_mixed(
 ) -> None:
     """Append the columns of attributes of any type; put codes for values that are no numbers."""
     numbers, texts, flags = (schema.codes[t] for t in ("number", "string", "bool"))
+    lettered: list[tuple[int, float]] = []
     for name, value in attributes.items():
         if isinstance(value, bool):
             columns.append(flags.get(name, UNKNOWN))
         elif isinstance(value, str):
             values[len(columns)] = schema.strings.get(value, -1)
             columns.append(texts.get(name, UNKNOWN))
+            if schema.letters and columns[-1] != UNKNOWN:
+                lettered.append((schema.letters_column(name), letters_of(value)))
         else:
             columns.append(numbers.get(name, UNKNOWN))
+    for column, number in lettered:
+        columns.append(column)
+        values.append(number)
 
 
 def _intern(event: Event, schema: Schema, numbers: bool) -> None:

@@ -21,6 +21,7 @@ from nearcast.kernels import arrange
 from nearcast.model.event_columns import Columns, columns_of
 from nearcast.model.events import Event
 from nearcast.model.geometry import Location, Point, Space, check_space
+from nearcast.model.letters import letters_of
 from nearcast.model.schema import UNKNOWN, ColumnType, Schema, X, Y
 
 __all__ = ["encode_list"]
@@ -139,6 +140,9 @@ def _group(
             code = schema.column(name, type_) if intern else schema.codes[type_].get(name, UNKNOWN)
             if code != UNKNOWN:
                 columns.append((code, _codes(values, type_, schema, intern)))
+                if type_ == "string" and schema.letters:
+                    first = np.array([letters_of(text) for text in values])
+                    columns.append((schema.letters_column(name), first))
     columns.sort(key=lambda column: column[0])
     return rows, [code for code, _ in columns], [values for _, values in columns]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
@@ -56,12 +55,20 @@ from nearcast.matcher.explain import Explanation, explain
 from nearcast.matcher.ids import IdTable
 from nearcast.matcher.live import Live, Spots, Standing
 from nearcast.matcher.lock import ReadWriteLock
-from nearcast.matcher.places import index_boxes, search_boxes, shape_floats
+from nearcast.matcher.places import (
+    Bounds,
+    index_boxes,
+    plain_place,
+    search_boxes,
+    shape_floats,
+)
 from nearcast.matcher.residual import Place, residuals_hold, shape_meets
+from nearcast.matcher.sought import Sought
 from nearcast.matcher.subscription_lists import encode_objects
-from nearcast.matcher.tuning import GivenTuning, read_tuning
+from nearcast.matcher.tuning import GivenTuning, coded_options, read_tuning
+from nearcast.matcher.waiting import NOBODY, Waiting
 from nearcast.model.events import Event
-from nearcast.model.geometry import SPACES, Box, Point, Polygon, Space, check_space
+from nearcast.model.geometry import SPACES, Box, Circle, Point, Polygon, Space, check_space
 from nearcast.model.placing import Whereabouts, at_heading
 from nearcast.model.schema import Schema
 from nearcast.model.subscriptions import Subscription
@@ -80,8 +87,9 @@ _location = attrgetter("location")
 _AS_ARRAYS = 64  # subscriptions from which on arrays for all are quicker than one by one
 _SINGLY = 4  # events up to which arrays for all take longer than one by one
 # Events that may wait for somebody who looks: more and more of them if nobody does, for those that
-# go meanwhile cost nothing. The most are entered in less than half a second.
-_FEW_COMING, _MOST_COMING = 256, 131_072
+# go meanwhile cost nothing. Few are entered in some milliseconds, the most in less than half a
+# second.
+_FEW_COMING, _MOST_COMING = 2048, 131_072
 _SPLIT = 256  # events below which a second thread costs more than it brings
 
 
@@ -96,6 +104,10 @@ class Matcher:
     "globe" (lon/lat, metres) or "planar". `tuning`, measured by `nearcast pipeline tune`,
     decides what "auto" stands for and the index's options; those given here stand above it.
     Answers are exact whatever the index: what it does not decide is checked here.
+
+    With `letters` strings are numbers by their first letters, too, so that `=`, `LIKE 'abc%'`
+    and ranges of strings are intervals to the index (`nearcast.model.letters`). That is two values
+    more for each string of an event, and never another answer.
 
     Where `max_bytes` would be exceeded, an addition raises CapacityError and adds nothing; a
     match never does: what it would make and keep for the next is then left out.
@@ -115,6 +127,7 @@ class Matcher:
         space: Space = "globe",
         *,
         schema: Schema | None = None,
+        letters: bool | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
         tuning: GivenTuning | None = None,
@@ -128,19 +141,24 @@ class Matcher:
             raise ValidationError("schema", schema, "give a Schema, or None for a new one")
         _check_positive("max_bytes", max_bytes)
         _check_positive("threads", threads)
-        self.schema = Schema() if schema is None else schema
+        if letters is not None and not isinstance(letters, bool):
+            raise ValidationError("letters", letters, "give True or False")
+        if schema is not None and letters is not None and letters != schema.letters:
+            raise ValidationError("letters", letters, f"the schema has letters={schema.letters}")
+        self.schema = Schema(letters=bool(letters)) if schema is None else schema
         self.schema.shared = schema is not None
         if tuning is not None:
             index, tuned = read_tuning(tuning).settle(index, self.schema)
             options = tuned | options
+        options = coded_options(options, self.schema)
         self.entry = registry.entry(index)
         self.space: Space = space
         self.max_bytes = max_bytes
         self._threads = parallel_threads() if threads is None else threads
         self._standing = Standing()
         self._live = Live(self.schema, space)
-        self._coming: dict[str, Event] = {}
-        """Events that were staged."""
+        self._coming: Waiting = NOBODY
+        """Events that are live, and entered when somebody looks."""
         self._most_coming = _FEW_COMING
         """How many may be: the more, the longer nobody has looked."""
         self._lock = ReadWriteLock(self._settle, self._standing.staged)
@@ -343,9 +361,10 @@ class Matcher:
     def _move_plain(self, subscription: Subscription, at: Whereabouts) -> bool:
         """Replace one by another that needs no preparation; whether it is such a one."""
         plain = self._plain(subscription, at)
-        if plain is None:
-            return False
-        id, expires, standing = subscription.id, subscription.expires, self._standing
+        return plain is not None and self._move_to(subscription.id, subscription.expires, plain)
+
+    def _move_to(self, id: str, expires: int | None, plain: Plain) -> bool:
+        standing = self._standing
         if self._lock.seize():
             try:
                 tiles = self.index.one_step
@@ -602,6 +621,18 @@ class Matcher:
                     self.index.add_clauses(rows)
             self._renew()
 
+    def move_box(self, subscription: Subscription, box: Bounds) -> bool:
+        """`update_subscription` of one that has no region, as if it had this box.
+
+        In a third of the time; False if it takes more than that, and then nothing is done.
+        """
+        with self._lock.change():
+            plain = self._plain(subscription, None)
+            place = plain_place(Box(*box), self.space, None)
+            if plain is None or place is None or subscription.region is not None:
+                return False
+            return self._move_to(subscription.id, subscription.expires, (plain[0], place))
+
     # -- event matching --------------------------------------------------------
 
     def match_event(self, event: Event, now: Time | None = None) -> list[str]:
@@ -661,6 +692,13 @@ class Matcher:
         _, event_numbers, _, ids = self._match_all(events, now, arrow=False)
         return event_numbers, ids
 
+    def match_pairs(
+        self, events: Events, now: Time | None = None
+    ) -> tuple[npt.NDArray[np.int32], Any]:
+        """`match_numbers` with the ids as an Arrow array: no object a pair."""
+        _, event_numbers, _, ids = self._match_all(events, now, arrow=True)
+        return event_numbers, ids
+
     # Slots are numbers that stand for subscriptions while these are there: small ones, so that a
     # caller who keeps something with each subscription finds it without its id.
 
@@ -684,14 +722,10 @@ class Matcher:
     def match_each(
         self, events: Sequence[Event], moments: Sequence[int] | npt.NDArray[np.int64]
     ) -> tuple[list[int], list[int]]:
-        """`match_slots` of each of many events at a moment of its own: how many, and all slots.
-
-        Those of one event stand in the order of their subscriptions' ids.
-        """
+        """`match_slots` of each of many events at a moment of its own: how many, and all slots."""
         self._require_subscriptions()
         nows = np.asarray(moments, np.int64)
         with self._reading(self.entry.subscriptions):
-            ids = self._standing.ids
             if len(events) <= _SINGLY:
                 several = [
                     self._slots_for(event, now, new_counters())
@@ -701,7 +735,6 @@ class Matcher:
                 slots = np.concatenate([_NO_ROWS, *several])
             else:
                 counts, slots = self._slots_of_each(events, nows)
-            ids.sort_runs(counts, slots)
             return counts.tolist(), slots.tolist()
 
     def _slots_of_each(
@@ -909,33 +942,27 @@ class Matcher:
         with self._changing():
             self._add_live(given)
 
-    def stage_event(self, event: Event) -> None:
-        """Make one event live as `add_events` does, at no cost before somebody looks.
+    def await_events(self, coming: Waiting) -> None:
+        """Take events from `coming` when somebody looks, as `add_events` would.
 
-        For a caller who has checked it: an event, at a place that the space has, under an id that
+        For a caller who has checked them: events at places that the space has, under ids that
         no live event has. Many that come together take a quarter of the time of one by one, and
         those that go before anybody looks none at all.
         """
-        with self._lock.change():
-            self._coming[event.id] = event
-        if len(self._coming) >= self._most_coming:
-            self._receive()
-            self._most_coming = min(2 * self._most_coming, _MOST_COMING)
+        self._coming = coming
 
-    def stage_events(self, events: Mapping[str, Event]) -> None:
-        """`stage_event` for many, by their ids."""
-        with self._lock.change():
-            self._coming.update(events)
-        if len(self._coming) >= self._most_coming:
+    def staged(self, count: int) -> None:
+        """So many are coming: they are entered if that is too many to wait for somebody."""
+        if count >= self._most_coming:
             self._receive()
             self._most_coming = min(2 * self._most_coming, _MOST_COMING)
 
     def _receive(self) -> None:
-        """Enter the events that were staged."""
+        """Enter the events that are coming."""
         with self._changing():
             if self._coming:  # nobody else has done it meanwhile
-                self._add_live([*self._coming.values()])
-                self._coming.clear()
+                self._add_live(self._coming.events())
+                self._coming.heard()
 
     def _add_live(self, given: Any) -> None:
         """Enter events; within `_changing`."""
@@ -993,18 +1020,12 @@ class Matcher:
     def remove_event(self, id: str) -> None:
         """Forget a live event; raises UnknownIdError."""
         with self._lock.write():
-            if self._coming.pop(id, None) is None:
-                self._drop_events([self._live.ids.find(id)])
+            self._drop_events([self._live.ids.find(id)])
 
     def remove_events(self, ids: Iterable[str]) -> None:
         """Forget many live events; those that are not there are passed over."""
         with self._lock.write():
-            every = [*ids]
-            coming = [*map(self._coming.pop, every, repeat(None))]
-            if all(coming):
-                return
-            rest = [id for id, event in zip(every, coming, strict=True) if event is None]
-            slots = [slot for slot in map(self._live.ids.get, rest) if slot >= 0]
+            slots = [slot for slot in map(self._live.ids.get, ids) if slot >= 0]
             self._drop_events([*dict.fromkeys(slots)])
 
     def _drop_events(self, slots: Sequence[int]) -> None:
@@ -1048,6 +1069,24 @@ class Matcher:
         """
         with self._reading(self.entry.events):
             return self._live.spots(self._live_rows(subscription, now, at_heading(at, heading)))
+
+    def spots_within(self, sought: Sought, circle: Circle, now: int) -> Spots:
+        """`match_spots` of a subscription with a circle for its region.
+
+        In a third of the time where its filter is nothing but intervals.
+        """
+        with self._reading(self.entry.events):
+            capabilities, live, schema = self.entry.events, self._live, self.schema
+            exact = capabilities is not None and capabilities.exact
+            if exact and not live.extended and not hasattr(self.index, "dropped"):
+                clause = sought.clause(circle, schema, self.space)
+                if clause is not None:
+                    moment, rows, expires = live.at(now), _NO_ROWS, sought.subscription.expires
+                    if expires is None or expires > moment:
+                        rows = sought.rows(self.index, clause, moment)
+                    return live.spots_within(rows, circle, moment, self.space)
+            rows = self._live_rows(sought.at(circle), now, None)
+            return live.spots(rows)
 
     def event_ids(self, numbers: npt.NDArray[np.int32]) -> list[str]:
         """The ids of live events by the numbers in `Spots`, as long as none was removed."""

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError
 from nearcast.index.columns import grown
 from nearcast.kernels import strings
-from nearcast.kernels.string_order import sort_runs
 
 __all__ = ["IdTable"]
 
@@ -237,11 +236,6 @@ class IdTable:
         gather = strings.gather_few_lines if slots.size <= _FEW else strings.gather_lines
         joined, ascending = gather(self._cells, self._blob, slots)
         return str(joined, "utf-8").split("\0"), ascending
-
-    def sort_runs(self, counts: npt.NDArray[np.int64], slots: npt.NDArray[np.int32]) -> None:
-        """Sort runs of so many slots each, one behind the other, by their ids in place."""
-        if slots.size > 1:
-            sort_runs(self._cells, self._blob, counts, slots)
 
     def arrow(self, slots: npt.NDArray[np.int32], threads: int = 1) -> Any:
         """The ids of many slots as an Arrow string array; very many as pieces of one."""

@@ -19,12 +19,13 @@ from nearcast.index.columns import grown
 from nearcast.index.events import EventStore
 from nearcast.kernels.plain import BOXED, DENIED, NOWHERE, pack_standing, replace_beside
 from nearcast.kernels.rows import pick
+from nearcast.kernels.verify import few_spots_within, spots_within
 from nearcast.matcher.encode import EncodedClause, EncodedEvent, Plain
 from nearcast.matcher.extended import RowTree
 from nearcast.matcher.ids import IdTable
 from nearcast.matcher.places import search_boxes
 from nearcast.model.events import Event, Value
-from nearcast.model.geometry import Box, Point, Polygon, Space
+from nearcast.model.geometry import Box, Circle, Point, Polygon, Space
 from nearcast.model.schema import Schema, X, Y
 
 __all__ = ["Live", "Spots", "Standing"]
@@ -571,6 +572,13 @@ class Live:
         x[: points.size], y[: points.size] = t.value[first[pointed]], t.value[first[pointed] + 1]
         return Spots(self.slots_of(np.concatenate([points, others])), x, y, extended)
 
+    def spots_within(self, rows: Rows, circle: Circle, now: int, space: Space) -> Spots:
+        """The places of those event rows that are points in a circle and have not expired."""
+        given = circle.x, circle.y, circle.radius_m, space == "globe"
+        within = spots_within if rows.size > _MANY else few_spots_within
+        slots, x, y = within(self.store.table, rows, now, *given)
+        return Spots(slots, x, y, {})
+
     def row_of(self, slot: int) -> int:
         """The row of an event."""
         return int(self._row[slot])
@@ -621,7 +629,7 @@ class Live:
             name, type_ = self._schema.columns[column]
             if type_ == "string":
                 attributes[name] = self._schema.string_of(int(value))
-            else:
+            elif type_ != "letters":  # those say nothing that the string does not
                 attributes[name] = bool(value) if type_ == "bool" else value
         first = int(t.word_start[row])
         words = t.word[first : first + int(t.word_count[row])].tolist()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nearcast.kernels import texts as kernels
 from nearcast.kernels.arrange import frozen
+from nearcast.model.letters import letters_of
 from nearcast.model.schema import Schema
 from nearcast.model.templates import MAX_LENGTH, Plan, cut, template
 
@@ -183,8 +184,9 @@ def _distinct(found: _Constants, at: I8) -> tuple[npt.NDArray[np.signedinteger[A
 def runs_of(texts: Texts, schema: Schema) -> Runs:
     """The intervals of all groups in the schema's codes, as runs by row."""
     counts = np.zeros(texts.done.size + 1, np.int64)
+    each = 2 if schema.letters else 1
     for group in texts.groups:
-        counts[group.rows + 1] = len(group.names) + len(group.equals)
+        counts[group.rows + 1] = len(group.names) + each * len(group.equals)
     offsets = counts.cumsum()
     attr = np.empty(int(offsets[-1]), np.int32)
     low, high = np.empty(attr.size), np.empty(attr.size)
@@ -192,9 +194,15 @@ def runs_of(texts: Texts, schema: Schema) -> Runs:
         columns = [schema.column(name, "number") for name in group.names]
         at = offsets[group.rows][:, None] + np.arange(len(columns))
         attr[at], low[at], high[at] = columns, group.low, group.high
-        for k, equal in enumerate(group.equals, len(columns)):
+        place = offsets[group.rows] + len(columns)
+        for equal in group.equals:
             known = np.array([schema.string(text) for text in equal.distinct], np.float64)
-            place = offsets[group.rows] + k
             attr[place] = schema.column(equal.attribute, "string")
             low[place] = high[place] = known[equal.codes]
+            place += 1
+            if schema.letters:
+                first = np.array([letters_of(text) for text in equal.distinct])
+                attr[place] = schema.letters_column(equal.attribute)
+                low[place] = high[place] = first[equal.codes]
+                place += 1
     return offsets, attr, low, high

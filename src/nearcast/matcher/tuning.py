@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 from nearcast.errors import ValidationError
 from nearcast.index import registry
+from nearcast.model.letters import letters_of, prefix_span
 from nearcast.model.schema import Schema
 
-__all__ = ["FORMAT", "GivenTuning", "Tuning", "read_tuning"]
+__all__ = ["FORMAT", "GivenTuning", "Tuning", "coded_options", "read_tuning"]
 
 #: The version of the format, in the field `nearcast_tuning`.
 FORMAT = 1
@@ -46,18 +47,48 @@ class Tuning:
         """The index to take where `index` was asked for, and its options in a schema's codes."""
         chosen = self.index if index == "auto" else index
         options = self.options(chosen)
-        if "attributes" in options:
-            options["attributes"] = [
-                _coded(attribute, schema) for attribute in options["attributes"]
-            ]
-        return chosen, options
+        return chosen, coded_options(options, schema)
 
 
-def _coded(attribute: Mapping[str, Any], schema: Schema) -> tuple[int, float, float]:
-    name = attribute["name"]
+def coded_options(options: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """Options of an index with attributes by name in a schema's codes.
+
+    An attribute is `{"name", "low", "high"}` or (name, low, high); "@x" and "@y" are the place.
+    With ends that are strings it is the first letters of a string attribute.
+    """
+    given = options.get("attributes")
+    if not isinstance(given, list | tuple):
+        return dict(options)
+    return {**options, "attributes": [_coded(attribute, schema) for attribute in given]}
+
+
+def _coded(attribute: Any, schema: Schema) -> Any:
+    if isinstance(attribute, Mapping):
+        try:
+            attribute = attribute["name"], attribute["low"], attribute["high"]
+        except KeyError:
+            raise ValidationError(
+                "attributes", dict(attribute), "give name, low and high of each"
+            ) from None
+    if not isinstance(attribute, list | tuple) or not attribute:
+        return attribute
+    name, *ends = attribute
+    if not isinstance(name, str):
+        return attribute  # a column; the index looks at it
+    if len(ends) == 2 and all(isinstance(end, str) for end in ends):
+        if not schema.letters:
+            raise ValidationError(
+                "attributes", attribute, "strings are indexed with Matcher(letters=True)"
+            )
+        return (schema.letters_column(name), letters_of(ends[0]), prefix_span(ends[1])[1])
     place = {"@x": 0, "@y": 1}
-    column = place[name] if name in place else schema.column(name, "number")
-    return column, float(attribute["low"]), float(attribute["high"])
+    try:
+        ends = [float(end) for end in ends]
+    except (TypeError, ValueError, OverflowError):
+        raise ValidationError(
+            "attributes", attribute, "give (name, low, high) in numbers"
+        ) from None
+    return (place[name] if name in place else schema.column(name, "number"), *ends)
 
 
 def read_tuning(given: GivenTuning) -> Tuning:

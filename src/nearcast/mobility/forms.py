@@ -91,9 +91,10 @@ def _cover(shape: Any, depth: int) -> list[tuple[float, float, float, float, flo
 
 def _bar(shape: Any) -> tuple[float, float, float, float, float]:
     """The bar along the narrowest box round a shape, or the disc round it if that is smaller."""
+    corners = shapely.points(shapely.get_coordinates(shape))
     disc = shapely.minimum_bounding_circle(shape)
-    radius = float(shapely.minimum_bounding_radius(shape))
-    middle = disc.centroid
+    middle = (shapely.envelope(shape) if disc.is_empty else disc).centroid  # of slivers it has none
+    radius = float(shapely.distance(middle, corners).max())
     round_ = (middle.x, middle.y, middle.x, middle.y, radius * (1 + 1e-6))
     box = shapely.oriented_envelope(shape)
     if box.geom_type != "Polygon":
@@ -104,7 +105,6 @@ def _bar(shape: Any) -> tuple[float, float, float, float, float]:
     ends = ((a[0] + d[0]) / 2, (a[1] + d[1]) / 2), ((b[0] + c[0]) / 2, (b[1] + c[1]) / 2)
     # The box is the best one up to rounding only: take the reach from the corners themselves.
     axis = shapely.LineString(ends)
-    corners = shapely.points(shapely.get_coordinates(shape))
     found = (*ends[0], *ends[1], float(shapely.distance(axis, corners).max()))
     return found if _bar_area(found) < _bar_area(round_) else round_
 

@@ -36,14 +36,20 @@ class CellImpact:
     """Cells within r of a safe cell: one look into a bitmap."""
 
     grid: Grid
+    """No larger than it is."""
     cells: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, grid: Grid, numbers: npt.NDArray[np.int32]) -> CellImpact:
         """From the numbers of its cells."""
-        cells = np.zeros(grid.columns * grid.rows, np.bool_)
-        cells[numbers] = True
-        return cls(grid, cells)
+        return cls.framed(grid, *kernels.framed(grid.columns, numbers))
+
+    @classmethod
+    def framed(cls, grid: Grid, left: int, low: int, box: npt.NDArray[np.bool_]) -> CellImpact:
+        """From the part of a grid that holds it."""
+        rows, columns = box.shape
+        corner = grid.x0 + left * grid.cell, grid.y0 + low * grid.cell
+        return cls(Grid(grid.plane, *corner, grid.cell, columns, rows), box.ravel())
 
     def covers(self, x: float, y: float) -> bool:
         """Whether the cell of a place belongs to it."""
@@ -69,11 +75,10 @@ class CellImpact:
     def around(self) -> tuple[float, float, float] | None:
         """The circle round its bounding box."""
         g = self.grid
-        left, right, low, high = kernels.span_of(g.columns, self.cells)
-        if right < 0:
+        if not self.cells.size:
             return g.plane.x0, g.plane.y0, -1.0
-        x0, x1 = g.x0 + left * g.cell, g.x0 + (right + 1) * g.cell
-        y0, y1 = g.y0 + low * g.cell, g.y0 + (high + 1) * g.cell
+        x0, x1 = g.x0, g.x0 + g.columns * g.cell
+        y0, y1 = g.y0, g.y0 + g.rows * g.cell
         half = math.hypot(x1 - x0, y1 - y0) / 2
         lon, lat = g.plane.from_map((x0 + x1) / 2, (y0 + y1) / 2)
         return lon, lat, half * (1 + 1e-9)

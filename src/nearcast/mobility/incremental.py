@@ -27,26 +27,36 @@ from nearcast.mobility.situation import (
     states_of,
 )
 
-__all__ = ["build_gm", "build_idgm", "build_igm"]
+__all__ = [
+    "MOST_CELLS",
+    "build_gm",
+    "build_idgm",
+    "build_igm",
+    "is_mapless",
+    "open_ball",
+    "window_of",
+    "with_own",
+]
 
 _NONE = np.zeros(1)
-_MOST_CELLS = 60_000
+MOST_CELLS = 60_000
 
 
-def _mapless(s: Situation) -> bool:
+def is_mapless(s: Situation) -> bool:
     """Whether the radius is beyond what a map can carry."""
     return s.radius > FARTHEST_M / 4 or not s.radius < 1e140
 
 
-def _ball(s: Situation, look: Look) -> Built:
+def open_ball(s: Situation, look: Look) -> Built:
+    """The region of someone whose radius no map can carry: a ball."""
     return ball(s, look, math.pi * EARTH_RADIUS_M if s.space == "globe" else math.inf)
 
 
 def build_gm(situation: Situation, look: Look) -> Built:
     """Every safe cell of the extent, or of a window as wide as a map allows."""
     s = situation
-    if _mapless(s):
-        return _ball(s, look)
+    if is_mapless(s):
+        return open_ball(s, look)
     grid, half = _whole(s)
     more = slack(s)
     wide = math.hypot(grid.columns, grid.rows) * grid.cell / 2
@@ -64,7 +74,7 @@ def build_gm(situation: Situation, look: Look) -> Built:
     impact = np.flatnonzero(kernels.dilate(grid.columns, grid.rows, inner.ravel(), half)).astype(
         np.int32
     )
-    return cell_built(grid, safe, _with_own(s, grid, impact, half), wide)
+    return cell_built(grid, safe, with_own(s, grid, impact, half), wide)
 
 
 def _whole(s: Situation) -> tuple[Grid, np.ndarray]:
@@ -96,12 +106,12 @@ def build_idgm(situation: Situation, look: Look) -> Built:
 
 def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
     """Grow in what a search has shown; where growth meets its end, search twice as far."""
-    if _mapless(s):
-        return _ball(s, look)
+    if is_mapless(s):
+        return open_ball(s, look)
     known = max(1.3 * s.known, 4 * s.scale)
     beta = 0.0 if s.beta is None else s.beta
     while True:
-        grid, known, last = _window(s, known)
+        grid, known, last = window_of(s, known)
         u, v = grid.plane.to_map(s.x, s.y)
         more = slack(s)
         seen = on_map(look(s.x, s.y, known + 1.2 * s.radius + grid.cell), grid.plane, more)
@@ -110,7 +120,7 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
         safe, impact, at_limit = kernels.grow(
             grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state,
             kernels.both_ways(half), rates_on(grid, s.rates), kind, *s.ahead, bend, s.scale,
-            s.speed, 0.0, _NONE, _NONE, beta, u, v, known - grid.cell, _MOST_CELLS,
+            s.speed, 0.0, _NONE, _NONE, beta, u, v, known - grid.cell, MOST_CELLS,
         )  # fmt: skip
         if not at_limit or last:
             size = known if safe.size else s.known
@@ -118,11 +128,11 @@ def _grow(s: Situation, look: Look, kind: int, bend: float) -> Built:
                 far = np.hypot(grid.x0 + (safe % grid.columns + 0.5) * grid.cell - u,
                                grid.y0 + (safe // grid.columns + 0.5) * grid.cell - v)  # fmt: skip
                 size = float(far.max())
-            return cell_built(grid, safe, _with_own(s, grid, impact, half), size)
+            return cell_built(grid, safe, with_own(s, grid, impact, half), size)
         known *= 2
 
 
-def _with_own(s: Situation, grid: Grid, impact: Ints, half: np.ndarray) -> Ints:
+def with_own(s: Situation, grid: Grid, impact: Ints, half: np.ndarray) -> Ints:
     """Impact cells, and those that an event in reach of the subscriber's own cell may be in.
 
     That cell is often not safe. Then the subscriber cannot be silent where it is, and is asked
@@ -142,7 +152,7 @@ def _with_own(s: Situation, grid: Grid, impact: Ints, half: np.ndarray) -> Ints:
     return np.unique(np.concatenate(parts)).astype(np.int32)
 
 
-def _window(s: Situation, known: float) -> tuple[Grid, float, bool]:
+def window_of(s: Situation, known: float) -> tuple[Grid, float, bool]:
     """A window known to `known` from the subscriber; whether it cannot be larger."""
     if s.lattice is not None and fits(s.lattice, s.x, s.y, s.radius):
         lattice, cell = s.lattice, s.lattice.cell

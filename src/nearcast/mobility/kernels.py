@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from nearcast.jit import kernel
+from nearcast.jit import brief_kernel, kernel
 from nearcast.kernels.geometry import (
     EARTH_RADIUS_M,
     POINT,
@@ -25,6 +25,8 @@ from nearcast.kernels.geometry import (
 from nearcast.kernels.sorting import sort
 
 FREE, PARTLY, UNSAFE = 0, 1, 2
+#: By how much one size is larger than another that `best_shape` tries.
+_STEP, _FOUR_STEPS = 1.15, 1.15**4
 
 
 @kernel
@@ -261,20 +263,21 @@ def add_bars(stamp, bars, cell):
 
 
 @kernel
-def extra_rate(size, eccentricity, speed, arrivals, deliveries, cosine, weight):
+def extra_rate(size, eccentricity, speed, arrivals, deliveries, cosine, weight, rim=0.0):
     """Messages a second that deliver nothing, for a region of this size.
 
     A region lasts until its subscriber leaves it (after T), an event arrives in its impact
     region (rate `arrivals`) or something is delivered (rate `deliveries`, which costs nothing
     extra). Headings turn by angles of known `cosine` with known `weight`; the border lies at
-    size / (1 − eccentricity · cosine).
+    size / (1 − eccentricity · cosine), or, where that is made of cells of twice the `rim`, as much
+    nearer, but not within the first one.
     """
     if speed <= 0.0:
         return arrivals
     total = arrivals + deliveries
     cost, length = 0.0, 0.0
     for k in range(cosine.size):
-        stay = size / (1.0 - eccentricity * cosine[k]) / speed
+        stay = max(size / (1.0 - eccentricity * cosine[k]) - rim, rim) / speed
         x = total * stay
         gone = -math.expm1(-x)
         lasting = stay if x < 1e-9 else gone / total
@@ -284,26 +287,43 @@ def extra_rate(size, eccentricity, speed, arrivals, deliveries, cosine, weight):
 
 
 @kernel
+def _cost_of(e, size, speed, density, radius, deliveries, cosine, weight):
+    """`extra_rate` of an ellipse with the subscriber in a focus, for events spread evenly."""
+    long, short = size / (1.0 - e * e), size / math.sqrt(1.0 - e * e)
+    around = math.pi * (3 * (long + short) - math.sqrt((3 * long + short) * (long + 3 * short)))
+    area = math.pi * long * short + around * radius + math.pi * radius * radius
+    return extra_rate(size, e, speed, density * area, deliveries, cosine, weight)
+
+
+@brief_kernel
 def best_shape(
     speed, density, radius, deliveries, cosine, weight, eccentricities, smallest, largest
 ):
     """The eccentricity and the size with the fewest extra messages, for events spread evenly.
 
-    The region is an ellipse with the subscriber in one focus, longer ahead than behind.
+    The region is an ellipse with the subscriber in one focus, longer ahead than behind. Sizes grow
+    by 15 %; as costs mostly fall to one valley and rise from there, every fourth is looked at and
+    then those about the best, of eccentricities that may still win.
     """
     best, best_e, best_size = np.inf, 0.0, smallest
     for e in eccentricities:
-        size = smallest
+        least, at, size = np.inf, smallest, smallest
         while size <= largest:
-            long, short = size / (1.0 - e * e), size / math.sqrt(1.0 - e * e)
-            around = math.pi * (
-                3 * (long + short) - math.sqrt((3 * long + short) * (long + 3 * short))
-            )
-            area = math.pi * long * short + around * radius + math.pi * radius * radius
-            cost = extra_rate(size, e, speed, density * area, deliveries, cosine, weight)
-            if cost < best:
-                best, best_e, best_size = cost, e, size
-            size *= 1.15
+            cost = _cost_of(e, size, speed, density, radius, deliveries, cosine, weight)
+            if cost < least:
+                least, at = cost, size
+            size *= _FOUR_STEPS
+        if least > 1.4 * best:
+            continue
+        if least < best:
+            best, best_e, best_size = least, e, at
+        size = at / _FOUR_STEPS * _STEP
+        for _ in range(7):
+            if size > smallest and size < largest:
+                cost = _cost_of(e, size, speed, density, radius, deliveries, cosine, weight)
+                if cost < best:
+                    best, best_e, best_size = cost, e, size
+            size *= _STEP
     return best_e, best_size, best
 
 
@@ -466,8 +486,9 @@ def grow(
             border = key[0] if held > 0 else np.inf
             cost = arrivals
             if border < np.inf:
-                size_now = max(border - cell / 2, cell / 2)
-                cost = extra_rate(size_now, bend, speed, arrivals, deliveries, cosine, weight)
+                cost = extra_rate(
+                    border, bend, speed, arrivals, deliveries, cosine, weight, cell / 2
+                )
             if cost <= best:
                 best, best_count, best_found = cost, count, found
             elif arrivals > 1.5 * best and count > 8:
@@ -544,42 +565,101 @@ def z_runs(columns, cells):
 
 
 @kernel
-def span_of(columns, cells):
-    """The first and last column and row of a bitmap's cells; −1 for none."""
-    left, right, low, high = columns, -1, -1, -1
-    for at in range(cells.size):
-        if cells[at]:
-            row, column = at // columns, at % columns
-            left, right = min(left, column), max(right, column)
-            low, high = row if low < 0 else low, row
-    return left, right, low, high
+def framed(columns, cells):
+    """Numbers of cells as a bitmap of their bounding box: its first column and row, and rows."""
+    if cells.size == 0:
+        return np.int64(0), np.int64(0), np.zeros((0, 0), np.bool_)
+    least, most = np.int64(cells[0]), np.int64(cells[0])
+    for at in cells:
+        least, most = min(least, np.int64(at)), max(most, np.int64(at))
+    low, rows = least // columns, most // columns - least // columns + 1
+    whole = np.zeros((rows, columns), np.bool_)
+    flat = whole.ravel()  # a division for each cell would take longer than all
+    for at in cells:
+        flat[at - low * columns] = True
+    left, right = np.int64(columns), np.int64(-1)
+    for row in range(rows):
+        at = 0
+        while at < left and not whole[row, at]:
+            at += 1
+        left = at
+        at = columns - 1
+        while at > right and not whole[row, at]:
+            at -= 1
+        right = at
+    box = whole[:, left : right + 1].copy()
+    return left, low, box
+
+
+@kernel
+def place_of(x0, sin0, cos0, u, v):
+    """The place on the globe of a point of a map centred there (`Plane.from_map`)."""
+    rho = math.hypot(u, v)
+    angle = rho / EARTH_RADIUS_M
+    sinc = math.sin(angle) / rho if rho > 0.0 else 1 / EARTH_RADIUS_M
+    up = math.cos(angle) * sin0 + v * sinc * cos0
+    east, on = u * sinc, cos0 * math.cos(angle) - sin0 * v * sinc
+    x = (x0 + math.degrees(math.atan2(east, on)) + 180.0) % 360.0 - 180.0
+    return x, math.degrees(math.atan2(up, math.hypot(east, on)))
 
 
 @kernel
 def places_of(x0, sin0, cos0, u, v):
-    """The places on the globe of points of a map centred there (`Plane.from_map`)."""
+    """The same for many."""
     x, y = np.empty(u.size), np.empty(u.size)
     for i in range(u.size):
-        rho = math.hypot(u[i], v[i])
-        angle = rho / EARTH_RADIUS_M
-        sinc = math.sin(angle) / rho if rho > 0.0 else 1 / EARTH_RADIUS_M
-        up = math.cos(angle) * sin0 + v[i] * sinc * cos0
-        east, on = u[i] * sinc, cos0 * math.cos(angle) - sin0 * v[i] * sinc
-        x[i] = (x0 + math.degrees(math.atan2(east, on)) + 180.0) % 360.0 - 180.0
-        y[i] = math.degrees(math.atan2(up, math.hypot(east, on)))
+        x[i], y[i] = place_of(x0, sin0, cos0, u[i], v[i])
     return x, y
 
 
 @kernel
+def map_point(x0, sin0, cos0, x, y):
+    """The point of a map of the globe at which a place lies (`Plane.to_map_many`)."""
+    turn, phi = math.radians(x - x0), math.radians(y)
+    sin, cos = math.sin(phi), math.cos(phi)
+    east, north = cos * math.sin(turn), cos0 * sin - sin0 * cos * math.cos(turn)
+    s = math.hypot(east, north)
+    angle = math.atan2(s, sin0 * sin + cos0 * cos * math.cos(turn))
+    scale = EARTH_RADIUS_M * (angle / s if s > 0.0 else 1.0)
+    return scale * east, scale * north
+
+
+@kernel
+def slot_of(x, y, unit, bound, last):
+    """The slot of a hashed lattice of this unit in which a place lies, 0 … last."""
+    column = np.int64(math.floor(min(max(x / unit, -bound), bound)))
+    row = np.int64(math.floor(min(max(y / unit, -bound), bound)))
+    mixed = column * 73_856_093 ^ row * 19_349_663
+    return (mixed ^ (mixed >> 17)) & last
+
+
+@kernel
 def slots_of(x, y, unit, bound, last):
-    """The slots of a hashed lattice of this unit in which places lie, 0 … last."""
+    """The same for many."""
     slots = np.empty(x.size, np.int64)
     for i in range(x.size):
-        column = np.int64(math.floor(min(max(x[i] / unit, -bound), bound)))
-        row = np.int64(math.floor(min(max(y[i] / unit, -bound), bound)))
-        mixed = column * 73_856_093 ^ row * 19_349_663
-        slots[i] = (mixed ^ (mixed >> 17)) & last
+        slots[i] = slot_of(x[i], y[i], unit, bound, last)
     return slots
+
+
+@brief_kernel
+def density_at(field, x, y):
+    """Arrivals per second and unit of area at a place (`statistics.Field`)."""
+    if field.total <= 0.0:
+        return 0.0
+    area = field.area * (max(math.cos(math.radians(y)), 0.01) if field.globe else 1.0)
+    slot = slot_of(x, y, field.unit, field.bound, field.counts.size - 1)
+    return field.rate * ((field.counts[slot] + field.blur) / (field.total * 1.02) / area)
+
+
+@brief_kernel
+def mean_count(count, unit, bound, x, y, across, up, spread):
+    """The mean count of a lattice's cells at some places about a place."""
+    found = 0.0
+    for k in range(len(spread)):
+        at_x, at_y = x + across * spread[k, 0], y + up * spread[k, 1]
+        found += count[slot_of(at_x, at_y, unit, bound, count.size - 1)]
+    return found / len(spread)
 
 
 @kernel
@@ -587,11 +667,13 @@ def raster_rates(x0, y0, cell, columns, rows, left, bottom, block, across, up, d
     """The rate of each cell, from a coarse raster of densities (per unit of area)."""
     rate = np.empty(columns * rows)
     area = cell * cell
+    block_of = np.empty(columns, np.int64)  # a division for each cell would take longer than all
+    for column in range(columns):
+        block_of[column] = _column_of(x0 + (column + 0.5) * cell, left, block, across)
     for row in range(rows):
         j = _column_of(y0 + (row + 0.5) * cell, bottom, block, up)
         for column in range(columns):
-            i = _column_of(x0 + (column + 0.5) * cell, left, block, across)
-            rate[row * columns + column] = area * density[j * across + i]
+            rate[row * columns + column] = area * density[j * across + block_of[column]]
     return rate
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from nearcast.errors import ValidationError
-from nearcast.mobility import disc, incremental, voronoi
+from nearcast.mobility import disc, incremental, printed, voronoi
 from nearcast.mobility.situation import Built, Look, Situation
 
 __all__ = ["METHODS", "Method", "method"]
@@ -19,6 +19,8 @@ METHODS: dict[str, Method] = {
     "gm": incremental.build_gm,
     "igm": incremental.build_igm,
     "idgm": incremental.build_idgm,
+    "igm:printed": printed.build_igm,
+    "idgm:printed": printed.build_idgm,
 }
 
 

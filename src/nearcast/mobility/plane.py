@@ -83,6 +83,11 @@ class Plane:
         object.__setattr__(self, "_cos0", math.cos(math.radians(self.y0)) if globe else 1.0)
 
     @property
+    def frame(self) -> tuple[bool, float, float, float, float]:
+        """What kernels take for it: whether it is of the globe, its centre, sine and cosine."""
+        return self.space == "globe", self.x0, self.y0, self._sin0, self._cos0
+
+    @property
     def stretch(self) -> float:
         """How much longer than in truth a distance within reach may look on the map."""
         if self.space == "planar" or self.reach_m == 0.0:

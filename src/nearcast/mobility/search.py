@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.matcher.live import Spots
+from nearcast.matcher.sought import Sought
 from nearcast.mobility.shapes import spot_of
 from nearcast.model.geometry import Circle, Location, Point
 from nearcast.model.subscriptions import Subscription
@@ -53,7 +54,7 @@ class EventSearch(Protocol):
     def live(self) -> int:
         """How many events are live."""
 
-    def matching(self, subscription: Subscription, circle: Circle | None, now: Micros) -> Found:
+    def matching(self, sought: Sought, circle: Circle | None, now: Micros) -> Found:
         """Those that meet the circle, exactly; None stands for everywhere."""
 
     def reached(self, subscription: Subscription, at: Point, heading: float, now: Micros) -> Found:
@@ -74,12 +75,11 @@ class MatcherSearch:
         """How many events are live."""
         return self._matcher.event_count
 
-    def matching(self, subscription: Subscription, circle: Circle | None, now: Micros) -> Found:
+    def matching(self, sought: Sought, circle: Circle | None, now: Micros) -> Found:
         """Ask the matcher with the circle as the region."""
-        s = subscription
-        where = s.filter if s.where else None
-        asked = Subscription(s.id, s.subscriber, where, s.keywords, circle, s.expires)
-        return self._found(self._matcher.match_spots(asked, now=now))
+        if circle is None:
+            return self._found(self._matcher.match_spots(sought.at(None), now=now))
+        return self._found(self._matcher.spots_within(sought, circle, now))
 
     def reached(self, subscription: Subscription, at: Point, heading: float, now: Micros) -> Found:
         """Ask the matcher with the subscription as it stands."""

@@ -17,6 +17,7 @@ from nearcast.mobility.impact_region import BallImpact, CellImpact, Impact
 from nearcast.mobility.plane import Plane, distances
 from nearcast.mobility.safe_region import Ball, Bar, Cells, Disc, Shape
 from nearcast.mobility.shapes import gap_of, outline_of, spot_of
+from nearcast.mobility.statistics import Field
 from nearcast.model.geometry import Location, Space
 
 __all__ = [
@@ -107,7 +108,8 @@ class Situation:
     `forms` are what follows it without turning, `round_radius` is the largest radius of the rest
     (negative: there is none), and `turning` says whether some of those are shapes that turn.
     `known` is the size of the last region and `crowd` how many obstacles there were about it, by
-    area: hints where to begin. `beta` None is adaptive.
+    area: hints where to begin. `beta` None is adaptive. `turnover` is how many events of any kind
+    arrive per second for each that is live.
     """
 
     space: Space
@@ -117,7 +119,7 @@ class Situation:
     speed: float
     heading: float | None
     turns: Floats
-    rates: Rates
+    rates: Rates | Field
     lattice: Lattice | None = None
     beta: float | None = None
     alpha: float = 0.5
@@ -126,6 +128,7 @@ class Situation:
     forms: tuple[Form, ...] = ()
     round_radius: float | None = None
     turning: bool = False
+    turnover: float = 0.0
 
     @property
     def breadth(self) -> float:
@@ -207,7 +210,7 @@ def states_of(grid: Grid, drawn: Drawn, discs: int, bars: int) -> npt.NDArray[np
     return state
 
 
-def rates_on(grid: Grid, rates: Rates) -> Floats:
+def rates_on(grid: Grid, rates: Rates | Field) -> Floats:
     """The arrival rate of each cell, from at most 12 × 12 samples."""
     across = min(12, grid.columns)
     width = grid.columns * grid.cell

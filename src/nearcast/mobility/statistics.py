@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +18,21 @@ from nearcast.mobility import kernels
 from nearcast.mobility.plane import EARTH_RADIUS_M, bearing, distance
 from nearcast.model.geometry import Space
 
-__all__ = ["TURNS", "Arrivals", "Density", "Motion", "Turns"]
+__all__ = ["TURNS", "Arrivals", "Density", "Field", "Motion", "Turns"]
 
 Floats = npt.NDArray[np.float64]
 _DEGREE_M = math.pi * EARTH_RADIUS_M / 180
 _SLOTS = 1 << 16
 _BOUND = 2.0**40
 #: Some places of the unit circle, spread evenly.
-_SPREAD = tuple(
-    (
-        math.sqrt((k + 0.5) / 9) * math.cos(2.39996 * k),
-        math.sqrt((k + 0.5) / 9) * math.sin(2.39996 * k),
-    )
-    for k in range(9)
+_SPREAD = np.array(
+    [
+        (
+            math.sqrt((k + 0.5) / 9) * math.cos(2.39996 * k),
+            math.sqrt((k + 0.5) / 9) * math.sin(2.39996 * k),
+        )
+        for k in range(9)
+    ]
 )
 
 
@@ -74,6 +76,31 @@ class Arrivals:
         return quick if self._quick.value >= 30 else self._slow.rate(now)
 
 
+class Field(NamedTuple):
+    """Arrivals per second and unit of area, by place: numbers as kernels take them.
+
+    It is right until the next arrival is counted.
+    """
+
+    counts: Floats
+    unit: float
+    area: float
+    blur: float
+    total: float
+    rate: float
+    globe: bool
+    bound: float
+
+    def at(self, x: float, y: float) -> float:
+        """At one place."""
+        found: float = kernels.density_at(self, x, y)
+        return found
+
+    def __call__(self, x: Floats, y: Floats) -> Floats:
+        """At many."""
+        return np.array([self.at(*place) for place in zip(x, y, strict=True)], np.float64)
+
+
 class Density:
     """Where events arrive: decayed counts on a lattice, hashed into a fixed table.
 
@@ -84,6 +111,7 @@ class Density:
     def __init__(self, space: Space, side: float, tau_s: float = 6 * 3600.0) -> None:
         self.space: Space = space
         self.side = side
+        self._unit = side / _DEGREE_M if space == "globe" else side
         self._tau_s = tau_s
         self._count = np.zeros(_SLOTS)
         self._scale = 1.0
@@ -92,16 +120,15 @@ class Density:
         self._start: Micros | None = None
 
     def _slots(self, x: Any, y: Any) -> npt.NDArray[np.int64]:
-        unit = self.side / _DEGREE_M if self.space == "globe" else self.side
         xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
         slots: npt.NDArray[np.int64] = kernels.slots_of(
-            xs.ravel(), ys.ravel(), unit, _BOUND, _SLOTS - 1
+            xs.ravel(), ys.ravel(), self._unit, _BOUND, _SLOTS - 1
         )
         return slots.reshape(xs.shape)
 
     def _slot(self, x: float, y: float) -> int:
         """The same for one place."""
-        unit = self.side / _DEGREE_M if self.space == "globe" else self.side
+        unit = self._unit
         column = math.floor(min(max(x / unit, -_BOUND), _BOUND))
         row = math.floor(min(max(y / unit, -_BOUND), _BOUND))
         mixed = column * 73_856_093 ^ row * 19_349_663
@@ -146,6 +173,13 @@ class Density:
         shares: Floats = (self._count[slots] + self._blur()) / (self._total * 1.02) / area
         return shares
 
+    def field(self, rate: float) -> Field:
+        """Where so many arrivals a second fall, as far as is known now."""
+        blur = self._blur() if self._total > 0.0 else 0.0
+        area = self.side * self.side
+        globe = self.space == "globe"
+        return Field(self._count, self._unit, area, blur, self._total, rate, globe, _BOUND)
+
     def _blur(self) -> float:
         """A little everywhere: nowhere is for ever quiet."""
         if self._used == 0:
@@ -161,10 +195,9 @@ class Density:
             cos = max(math.cos(math.radians(y)), 0.01)
             up, across, area = up / _DEGREE_M, up / _DEGREE_M / cos, area * cos
         blur = self._blur()
-        found = 0.0
-        for east, north in _SPREAD:
-            found += float(self._count[self._slot(x + across * east, y + up * north)]) + blur
-        share = found / len(_SPREAD) / (self._total * 1.02) / area
+        unit = self._unit
+        mean: float = kernels.mean_count(self._count, unit, _BOUND, x, y, across, up, _SPREAD)
+        share = (mean + blur) / (self._total * 1.02) / area
         return min(share * math.pi * radius**2, 1.0)
 
 

@@ -30,12 +30,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearcast.clock import Micros
 from nearcast.errors import DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.matcher.sought import Sought
 from nearcast.mobility.forms import Form, form_of
 from nearcast.mobility.grid import Lattice, lattice_of
 from nearcast.mobility.impact_index import ImpactIndex, Ring
@@ -79,6 +81,7 @@ class _Follow:
     """A subscription that follows its subscriber."""
 
     subscription: Subscription
+    sought: Sought
     mover: _Tracked
     radius: float
     """How far it reaches."""
@@ -180,14 +183,14 @@ class Tracker:
         radius = around.reach_m
         form = None if around.shape is None or around.turns else form_of(around.shape)
         mover = self._tracked(subscription.subscriber)
-        follow = _Follow(subscription, mover, radius, form)
+        follow = _Follow(subscription, Sought(subscription), mover, radius, form)
         mover.follows[subscription.id] = follow
         self._follows[subscription.id] = follow
         if self.density is None:
             self.density = Density(self.space, self._side or max(2 * radius, 1e-6))
         if mover.motion is None:
             return self._ask(mover, now) if self._forgetful else []
-        self._index.put(subscription, mover.ring)
+        self._index.put(subscription, mover.ring, mover.impact)
         out: list[Message] = []
         if mover.motion.at == now:
             place = Point(mover.motion.x, mover.motion.y)
@@ -350,7 +353,7 @@ class Tracker:
         if isinstance(region, Around) and region.shape is not None:
             return self._search.reached(follow.subscription, place, heading, now)
         circle = Circle(place.x, place.y, follow.radius)
-        return self._search.matching(follow.subscription, circle, now)
+        return self._search.matching(follow.sought, circle, now)
 
     # -- events ----------------------------------------------------------------
 
@@ -365,11 +368,33 @@ class Tracker:
             return []
         x, y, _ = spot_of(event.location, self.space)
         self.density.add_one(x, y, now)
-        out: list[Message] = []
         lately = now - self._patience_s * 1e6
-        follows, place = self._follows, event.location
+        if not isinstance(event.location, Point):
+            return self._met(event, lately, now)
+        out: list[Message] = []
+        ids, near = self._index.concerned(event, now)
+        self._pooled[0] += near
+        for id in ids:
+            mover = self._follows[id].mover
+            if mover.asked is not None and mover.asked > lately:
+                continue
+            if (
+                mover.impact is not None
+                and self._index.unsure(id)
+                and not mover.impact.covers(x, y)
+            ):
+                continue
+            mover.asks = 0
+            out += self._ask(mover, now, again=True)
+        return out
+
+    def _met(self, event: Event, lately: float, now: Micros) -> list[Message]:
+        """`published` of an event with an extent."""
+        out: list[Message] = []
+        location = event.location
+        assert location is not None
         for id in self._index.near(event, now):
-            follow = follows[id]
+            follow = self._follows[id]
             mover = follow.mover
             impact, asked = mover.impact, mover.asked
             if impact is not None:
@@ -377,7 +402,7 @@ class Tracker:
                 self._pooled[0] += 1
             if asked is not None and asked > lately:
                 continue
-            if impact is None or _concerns(impact, place):
+            if impact is None or impact.meets(location):
                 mover.asks = 0
                 out += self._ask(mover, now, again=True)
         return out
@@ -465,6 +490,12 @@ class Tracker:
             return Facing(mover.motion.x, mover.motion.y, mover.heading)
         return None if idle is None else Facing(idle.x, idle.y, idle.heading)
 
+    def places(self, limit: int) -> list[tuple[str, float, float]]:
+        """Where those were last whom something follows: names and places, at most so many."""
+        known = (each for each in self._movers.values() if each.motion is not None)
+        return [(each.name, each.motion.x, each.motion.y)
+                for each in islice(known, limit) if each.motion is not None]  # fmt: skip
+
     def impact_of(self, subscriber: str) -> Impact | None:
         """The impact region that belongs to it."""
         mover = self._movers.get(subscriber)
@@ -475,28 +506,25 @@ class Tracker:
         assert motion is not None
         follows = list(mover.follows.values())
         self._count(mover)
-        rate = self.arrivals.rate(now) * sum(map(self._selectivity, follows))
-
-        def rates(x: Floats, y: Floats) -> Floats:
-            if self.density is None:
-                return np.zeros(np.shape(x))
-            found: Floats = rate * self.density.share(x, y)
-            return found
+        every = self.arrivals.rate(now)
+        rate = every * sum(map(self._selectivity, follows))
+        assert self.density is not None  # somebody follows
 
         def look(x: float, y: float, radius: float) -> Obstacles:
             return self._obstacles(follows, x, y, radius, now)
 
         situation = Situation(
             self.space, motion.x, motion.y, max(f.radius for f in follows), motion.speed,
-            motion.heading, self._turns.weights(motion.turns), rates, self._lattice_for(),
-            self._beta, self._alpha, mover.size, mover.crowd, **_forms(follows),
+            motion.heading, self._turns.weights(motion.turns), self.density.field(rate),
+            self._lattice_for(), self._beta, self._alpha, mover.size, mover.crowd,
+            turnover=every / max(1, self._search.live), **_forms(follows),
         )  # fmt: skip
         built = self._build(situation, look)
         mover.region = SafeRegion(mover.epoch, built.shape)
         mover.impact, mover.size, mover.crowd = built.impact, built.size, built.crowd
         mover.ring, mover.since = built.impact.around(), self._total
         for follow in follows:
-            self._index.put(follow.subscription, mover.ring)
+            self._index.put(follow.subscription, mover.ring, mover.impact)
         return mover.region
 
     def _count(self, mover: _Tracked) -> None:
@@ -505,7 +533,8 @@ class Tracker:
             return
         share = 1.0 if mover.ring is None else self.density.within(*mover.ring)
         near = share * (self._total - mover.since)
-        for follow in mover.follows.values():
+        for id, follow in mover.follows.items():
+            follow.wanted += self._index.take_near(id)
             follow.seen += near
             self._pooled[1] += near
         if self._pooled[1] > 1e9:
@@ -523,7 +552,7 @@ class Tracker:
         formed: list[tuple[Floats, Floats, Form]] = []
         for follow in follows:
             circle = Circle(x, y, radius) if radius < 1e300 else None
-            found = self._search.matching(follow.subscription, circle, now)
+            found = self._search.matching(follow.sought, circle, now)
             self._learn(follow, found, circle)
             keep = np.ones(len(found), np.bool_)
             if len(found) and (follow.told or follow.waiting):
@@ -572,12 +601,6 @@ def _forms(follows: list[_Follow]) -> dict[str, Any]:
 def _turns(follow: _Follow) -> bool:
     region = follow.subscription.region
     return isinstance(region, Around) and region.turns
-
-
-def _concerns(impact: Impact, place: Location) -> bool:
-    if isinstance(place, Point):
-        return impact.covers(place.x, place.y)
-    return impact.meets(place)
 
 
 def _bin_side(extent: Box | None, space: Space, lattice: Lattice | None) -> float | None:

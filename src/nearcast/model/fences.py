@@ -15,8 +15,9 @@ from nearcast.model.events import Value, check_id
 from nearcast.model.filters import Filter
 from nearcast.model.geometry import Region
 from nearcast.model.subscriptions import Subscription
+from nearcast.model.terms import Terms
 
-__all__ = ["TRANSITIONS", "Fence", "Transition", "object_from", "object_of"]
+__all__ = ["TRANSITIONS", "Fence", "Transition", "object_from", "object_named", "object_of"]
 
 Transition: TypeAlias = Literal["enter", "exit", "cross", "dwell", "lost", "inside", "outside"]
 TRANSITIONS: tuple[Transition, ...] = get_args(Transition)
@@ -46,6 +47,7 @@ class Fence:
     dwell: timedelta | None
     lost: timedelta | None
     expires: Micros | None
+    terms: Terms | None
     filter: Filter = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -61,8 +63,9 @@ class Fence:
         dwell: timedelta | float | str | None = None,
         lost: timedelta | float | str | None = None,
         expires: Time | None = None,
+        terms: Terms | None = None,
     ) -> None:
-        wanted = Subscription(id, subscriber, where, keywords, region, expires)
+        wanted = Subscription(id, subscriber, where, keywords, region, expires, terms)
         check_id(object, "object")
         if wanted.region is None:
             raise ValidationError(
@@ -75,7 +78,8 @@ class Fence:
         if "lost" in told and lost is None:
             raise ValidationError("lost", None, "give lost=…, after how long a silence")
         put = _put
-        for name in ("id", "subscriber", "region", "where", "keywords", "expires", "filter"):
+        same = "id", "subscriber", "region", "where", "keywords", "expires", "terms", "filter"
+        for name in same:
             put(self, name, getattr(wanted, name))
         put(self, "object", object)
         put(self, "on", told)
@@ -89,7 +93,8 @@ class Fence:
     def of(cls, wanted: Subscription, **own: Any) -> Fence:
         """The fence whose positions are what a subscription matches; `own` is the rest."""
         w = wanted
-        given = {"where": w.where, "keywords": w.keywords, "expires": w.expires, **own}
+        given: dict[str, Any] = {"where": w.where, "keywords": w.keywords, "expires": w.expires}
+        given |= {"terms": w.terms, **own}
         return cls(w.id, w.subscriber, region=w.region, **given)
 
     @classmethod
@@ -97,6 +102,7 @@ class Fence:
         cls, id: str, subscriber: str | None, counts: tuple[str, str | None, frozenset[str]],
         filter: Filter, region: Region, on: frozenset[Transition], margin_m: float,
         dwell: timedelta | None, lost: timedelta | None, expires: Micros | None,
+        terms: Terms | None = None,
     ) -> Fence:  # fmt: skip
         """A fence of parts that were checked; `counts` is object, where and keywords."""
         made, put = object.__new__(cls), _put
@@ -112,14 +118,16 @@ class Fence:
         put(made, "dwell", dwell)
         put(made, "lost", lost)
         put(made, "expires", expires)
+        put(made, "terms", terms)
         put(made, "filter", filter)
         return made
 
     def subscription(self) -> Subscription:
         """The part that a subscription has, too."""
         return Subscription(
-            self.id, self.subscriber, self.where, self.keywords, self.region, self.expires
-        )
+            self.id, self.subscriber, self.where, self.keywords, self.region, self.expires,
+            self.terms,
+        )  # fmt: skip
 
     def __hash__(self) -> int:
         return hash((Fence, self.id))
@@ -127,7 +135,7 @@ class Fence:
     def __reduce__(self) -> tuple[Any, ...]:
         return Fence, (
             self.id, self.subscriber, self.object, self.region, self.where, self.keywords,
-            self.on, self.margin_m, self.dwell, self.lost, self.expires,
+            self.on, self.margin_m, self.dwell, self.lost, self.expires, self.terms,
         )  # fmt: skip
 
 
@@ -151,6 +159,18 @@ def object_from(value: Value | None) -> str | float | None:
         return None
     number = float(value)
     return None if math.isnan(number) else number
+
+
+def object_named(value: object) -> str | float:
+    """`object_from` of what somebody says; a ValidationError if it names nobody."""
+    known = isinstance(value, str | int | float)
+    try:
+        found = object_from(value) if known else None  # type: ignore[arg-type]
+    except OverflowError:
+        found = None
+    if found is None:
+        raise ValidationError("object", value, "give a string or a number")
+    return found
 
 
 def _on(given: object) -> frozenset[Transition]:

@@ -72,8 +72,8 @@ class Filter:
         Raises FilterError, with a caret where the text has a place for it, and
         FilterTooLarge where the normal form needs more than `max_clauses`.
         """
-        if isinstance(max_clauses, bool) or not isinstance(max_clauses, int) or max_clauses < 1:
-            raise ValidationError("max_clauses", max_clauses, "give an integer of at least 1")
+        if max_clauses is not MAX_CLAUSES:
+            _check_limit(max_clauses)
         text = text_or_json if isinstance(text_or_json, str) else None
         known = None if text is None else recall(text)
         if isinstance(known, KnownForm | Simple):
@@ -171,6 +171,11 @@ _put_given, _put_clauses, _put_expression, _put_simple, _put_text, _put_kept = (
     Filter.__dict__[name].__set__
     for name in ("_given", "_clauses", "_expression", "_simple", "_text", "kept")
 )
+
+
+def _check_limit(max_clauses: object) -> None:
+    if isinstance(max_clauses, bool) or not isinstance(max_clauses, int) or max_clauses < 1:
+        raise ValidationError("max_clauses", max_clauses, "give an integer of at least 1")
 
 
 def _read(given: Any, text: str | None) -> Expression:

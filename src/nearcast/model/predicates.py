@@ -53,6 +53,7 @@ __all__ = [
     "StringRange",
     "as_region",
     "like_literal",
+    "like_prefix",
     "residual_bytes",
 ]
 
@@ -264,6 +265,20 @@ def like_literal(pattern: str) -> str | None:
     if any(wildcard for _, wildcard, _ in pieces):
         return None
     return "".join(escaped or plain for escaped, _, plain in pieces)
+
+
+def like_prefix(pattern: str) -> str:
+    r"""What a pattern says about the beginning: all in front of the first wildcard.
+
+    >>> like_prefix("abc%d"), like_prefix(r"5\\%_"), like_prefix("%x")
+    ('abc', '5%', '')
+    """
+    found = ""
+    for escaped, wildcard, plain in _PIECES.findall(pattern):
+        if wildcard:
+            break
+        found += escaped or plain
+    return found
 
 
 @lru_cache(maxsize=4096)

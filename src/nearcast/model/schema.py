@@ -27,7 +27,7 @@ __all__ = ["UNKNOWN", "ColumnType", "Schema", "X", "Y", "arranged"]
 
 F8 = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-ColumnType = Literal["number", "string", "bool"]
+ColumnType = Literal["number", "string", "bool", "letters"]
 
 #: The columns of a point's coordinates, in every schema.
 X, Y = 0, 1
@@ -45,6 +45,9 @@ Layout: TypeAlias = tuple[npt.NDArray[np.int32], Callable[[Sequence[Any]], Seque
 class Schema:
     """Interning tables and learnt domains.
 
+    With `letters` each string column has another of type "letters" behind it, for the numbers
+    of its strings' first letters (`nearcast.model.letters`).
+
     >>> schema = Schema()
     >>> schema.column("price", "number"), schema.column("price", "string")
     (2, 3)
@@ -52,7 +55,9 @@ class Schema:
     (0, 0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, letters: bool = False) -> None:
+        self.letters = letters
+        """Whether strings are numbers by their first letters, too."""
         self.columns: list[tuple[str, ColumnType]] = []
         """Name and type of each column, by code."""
         self.codes: dict[ColumnType, dict[str, int]] = {t: {} for t in get_args(ColumnType)}
@@ -79,6 +84,7 @@ class Schema:
         return {n: v for n, v in vars(self).items() if n != "era"} | {"_layouts": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.letters = False  # of before there were any
         vars(self).update(state)
         self.era = object()
 
@@ -99,8 +105,16 @@ class Schema:
         if code is None:
             code = len(self.columns)
             self._append(name, type_)
+            if type_ == "string" and self.letters:
+                self._append(name, "letters")
+                self.codes["letters"][name] = code + 1
             codes[name] = code  # last: a match under way may meet it at once
         return code
+
+    def letters_column(self, name: str) -> int:
+        """The column of the first letters of a string attribute, in a schema with letters."""
+        self.column(name, "string")
+        return self.codes["letters"][name]
 
     def layout(self, names: tuple[str, ...], placed: bool) -> Layout:
         """How numbers of these names, behind a place if there is one, become columns.
@@ -210,6 +224,7 @@ class Schema:
         """A JSON value from which `from_json` makes an equal schema."""
         return {
             "nearcast_schema": _FORMAT,
+            **({"letters": True} if self.letters else {}),
             "columns": [list(column) for column in self.columns[len(_PLACE) :]],
             "strings": self._strings.listed(),
             "words": self._words.listed(),
@@ -224,7 +239,7 @@ class Schema:
         """The schema written by `to_json`."""
         if not isinstance(value, Mapping) or value.get("nearcast_schema") != _FORMAT:
             raise SchemaError("this is not a schema of nearcast, or of another version")
-        schema = cls()
+        schema = cls(letters=value.get("letters") is True)
         try:
             for name, type_ in _listed(value["columns"]):
                 schema.column(_text(name), type_)
@@ -267,6 +282,8 @@ class Schema:
 
         A code that both use must mean the same, and what both have must have one code.
         """
+        if self.letters != other.letters:
+            raise SchemaError("one of the schemas has letters and the other has none")
         strings, words = other._strings.listed(), other._words.listed()
         _check_prefix("columns", self.columns, other.columns)
         self._strings.check("strings", strings)

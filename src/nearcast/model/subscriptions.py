@@ -11,6 +11,7 @@ from nearcast.errors import ValidationError
 from nearcast.model.events import check_id
 from nearcast.model.filters import Filter
 from nearcast.model.geometry import Around, Box, Circle, Polygon, Region
+from nearcast.model.terms import Terms, stated
 from nearcast.model.words import normalise_words
 
 __all__ = ["Subscription"]
@@ -24,7 +25,8 @@ class Subscription:
     """A filter over attributes, words that must all occur, a region, an end of validity.
 
     `where` is CQL2 text, CQL2 JSON (a mapping) or a `Filter`; it is kept as CQL2 text,
-    and parsed as `filter`. What is left out does not restrict.
+    and parsed as `filter`. `terms` say how often and when a broker tells of what matches. What
+    is left out does not restrict.
 
     >>> Subscription(id="s1", where="price < 3300 AND brand = 'Huawei'").filter.clauses[0].intervals
     (Interval(attribute='price', low=-inf, high=3299.9999999999995),)
@@ -36,6 +38,7 @@ class Subscription:
     keywords: frozenset[str]
     region: Region | None
     expires: Micros | None
+    terms: Terms | None
     filter: Filter = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -46,6 +49,7 @@ class Subscription:
         keywords: Iterable[str] = _NOTHING,
         region: Region | None = None,
         expires: Time | None = None,
+        terms: Terms | None = None,
     ) -> None:
         check_id(id, "id")
         if subscriber is not None:
@@ -62,19 +66,23 @@ class Subscription:
         _put_keywords(self, _NO_WORDS if keywords is _NOTHING else normalise_words(keywords))
         _put_region(self, region)
         _put_expires(self, None if expires is None else to_micros(expires, "expires"))
+        _put_terms(self, None if terms is None else stated(terms))
 
     def __hash__(self) -> int:
         return hash((Subscription, self.id))
 
     def __reduce__(self) -> tuple[object, ...]:
-        fields = (self.id, self.subscriber, self.where, self.keywords, self.region, self.expires)
-        return (Subscription, fields)
+        return Subscription, (
+            self.id, self.subscriber, self.where, self.keywords, self.region, self.expires,
+            self.terms,
+        )  # fmt: skip
 
 
 #: Writers of the fields, which nobody else can set: half the time of `object.__setattr__`.
-_put_id, _put_subscriber, _put_where, _put_keywords, _put_region, _put_expires, _put_filter = (
-    Subscription.__dict__[name].__set__ for name in Subscription.__slots__
-)
+(
+    _put_id, _put_subscriber, _put_where, _put_keywords, _put_region, _put_expires, _put_terms,
+    _put_filter,
+) = (Subscription.__dict__[name].__set__ for name in Subscription.__slots__)  # fmt: skip
 
 
 def _parsed(where: object) -> Filter:

@@ -8,6 +8,7 @@ works and where it differs from the paper: `docs/indexes/beq-tree.md`.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.errors import CapacityError, ValidationError
 from nearcast.index.base import Clauses, ClauseStore, Counters, EventStore, Rows
@@ -30,12 +31,24 @@ class BEQTree:
     Adding or removing an event costs a descent and, for each of its attributes, a shift in
     a sorted list of at most `e_max` entries (more only where events share one place).
     Matching visits the leaves that meet the region and counts there, over each predicate's
-    range in its list. A clause without a region visits every leaf.
+    range in its list. A clause without a region visits every leaf. With `on_demand` searches for
+    safe regions go on where they stopped.
     """
 
-    def __init__(self, _clauses: ClauseStore, events: EventStore, e_max: int = E_MAX) -> None:
+    def __init__(
+        self,
+        _clauses: ClauseStore,
+        events: EventStore,
+        e_max: int = E_MAX,
+        on_demand: bool = True,
+    ) -> None:
         if not 1 <= e_max < 2**31:
             raise ValidationError("e_max", e_max, "give a leaf room for 1 … 2³¹ events")
+        if not isinstance(on_demand, bool):
+            raise ValidationError("on_demand", on_demand, "give True or False")
+        self.version = 0
+        """Counts the changes: what a search has found is good until the next."""
+        self.on_demand = on_demand
         self._events = events
         self._e_max = e_max
         cells = quadtree.new_cells()
@@ -46,6 +59,7 @@ class BEQTree:
 
     def add_events(self, rows: Rows) -> None:
         """Take rows in: one by one, or sorted as a whole if they are many."""
+        self.version += 1
         self._tree = self._tree._replace(
             cells=quadtree.with_rows(self._tree.cells, self._events.rows)
         )
@@ -82,6 +96,7 @@ class BEQTree:
 
     def remove_events(self, rows: Rows) -> None:
         """Forget rows; those that are not there are no error."""
+        self.version += 1
         kernels.remove(self._tree, self._events.table, rows)
 
     # -- matching --------------------------------------------------------------
@@ -90,6 +105,22 @@ class BEQTree:
         """The live event rows that satisfy the clause's intervals."""
         found: Rows = kernels.match(self._tree, self._events.table, clauses, row, now, counters)
         return found
+
+    def match_new(
+        self, clauses: Clauses, seen: npt.NDArray[np.bool_], now: int, counters: Counters
+    ) -> Rows:
+        """What the predicates of clause 0 want in leaves that its region meets and were not `seen`.
+
+        For a search that grows (Elaps §4.2): it goes on where it stopped.
+        """
+        live = self._events.table
+        found: Rows = kernels.match_new(self._tree, live, clauses, 0, seen, now, counters)
+        return found
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes may have been `seen`."""
+        return int(self._tree.cells.node.shape[0])
 
     # -- room ------------------------------------------------------------------
 

@@ -584,8 +584,27 @@ def _match_leaf(tree, live, node, wanted, placed, now, counts, counters, out, n)
 @kernel
 def match(tree, live, c, row, now, counters):
     """Live event rows that the clause wants."""
-    q = tree.cells
     wanted, placed = _wanted(c, row)
+    return _walk(tree, live, wanted, placed, placed, np.empty(0, np.bool_), now, counters)
+
+
+@kernel
+def match_new(tree, live, c, row, seen, now, counters):
+    """Rows that the clause's predicates want in leaves that its region meets and nobody has seen.
+
+    All rows of such a leaf, also outside of the region, and the leaf is `seen` from then on.
+    """
+    wanted, placed = _wanted(c, row)
+    return _walk(tree, live, wanted, placed, False, seen, now, counters)
+
+
+@kernel
+def _walk(tree, live, wanted, placed, within, seen, now, counters):
+    """Ask the leaves that a region meets; `within`: for rows in it only; `seen`: which to skip.
+
+    Empty `seen`: none is skipped.
+    """
+    q = tree.cells
     box = wanted.box
     counts = np.empty(tree.need[LARGEST], np.uint16)
     out = np.empty(256, np.int32)
@@ -602,9 +621,13 @@ def match(tree, live, c, row, now, counters):
         counters[0] += 1
         child = q.node[node, CHILD]
         if child == LEAF:
+            if seen.size > 0:
+                if seen[node]:
+                    continue
+                seen[node] = True
             if q.node[node, COUNT] > 0:
                 out, n = _match_leaf(
-                    tree, live, node, wanted, placed, now, counts, counters, out, n
+                    tree, live, node, wanted, within, now, counts, counters, out, n
                 )
             continue
         west, east = box[0] < q.geo[node, X], box[2] >= q.geo[node, X]

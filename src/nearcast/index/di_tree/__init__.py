@@ -5,7 +5,7 @@ Those across are stored by their lower and by their upper ends, for on either si
 split point only one end can fail. A value then finds the intervals that hold it, or those
 that do not, with one comparison each in a few leaves, and without any in most nodes.
 
-Four variants of one structure:
+Five variants of one structure:
 
 - `f` (fDI-Tree, §IV.A) counts the satisfied predicates of each clause;
 - `b` (bDI-Tree, §IV.B) takes out each clause with a predicate that fails;
@@ -16,7 +16,8 @@ Four variants of one structure:
 The paper's B_null (clauses without a predicate on the column) is kept the other way round,
 as vetoes of those that have one and are not known to be satisfied: AND becomes AND NOT,
 and a clause costs nothing in columns it does not mention. A column that few clauses
-mention has no bitsets; `fo` counts on it, `bo` marks.
+mention has no bitsets; `fo` counts on it, `bo` marks. `fn` is fDI-Tree-o as it is printed,
+with B_null for each column, marks at every match and ANDs: to see what the vetoes bring.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, R
 from nearcast.index.di_tree import kernels
 from nearcast.index.di_tree.nodes import Forest, Shape
 from nearcast.index.di_tree.nodes.kernels import BLUE
+from nearcast.index.di_tree.nulls import Nulls
+from nearcast.index.di_tree.nulls.kernels import match_marked
 from nearcast.index.di_tree.vetoes import Vetoes
 from nearcast.index.domains import given_domain
 from nearcast.index.lists import ListPool
@@ -37,7 +40,7 @@ from nearcast.kernels.cells import HALVINGS, cell
 
 __all__ = ["DITree"]
 
-_VARIANTS = ("f", "b", "fo", "bo")
+_VARIANTS = ("f", "b", "fo", "bo", "fn")
 
 
 class DITree(PostedClauses):
@@ -67,6 +70,7 @@ class DITree(PostedClauses):
         self._forward = variant.startswith("f")
         self._domain = domain
         self._forest = Forest(Shape(threshold, layers))
+        self._nulls = Nulls() if variant == "fn" else None
         self._vetoes = Vetoes(bitset_bytes if variant.endswith("o") else 0, self._forward)
 
     # -- updates -------------------------------------------------------------------------
@@ -77,14 +81,22 @@ class DITree(PostedClauses):
         table = self._clauses.table
         self._forest.plant(table, rows, self._domains)
         self._vetoes.fit(table, rows, self._domains)
+        if self._nulls is not None:
+            self._nulls.fit(self._domains.lo.size)
 
     def _widen(self, columns: int) -> None:
         self._forest.widen(columns)
         self._vetoes.widen(columns)
+        if self._nulls is not None:
+            self._nulls.widen(columns)
 
     def _post(self, rows: Rows, positions: Rows) -> None:
         table = self._clauses.table
         self._forest.post(table, rows, positions, self._domains)
+        if self._nulls is not None:
+            live = self._positions.live[: self._positions.words()]
+            self._nulls.post(table, rows, positions, live)
+            return
         used = self._positions.used
         needs = self._vetoes.post(table, rows, positions, self._domains, used)
         if self._forward:
@@ -92,13 +104,14 @@ class DITree(PostedClauses):
             self._needs.set(positions[counted], needs[counted], used)
 
     def _bitsets(self) -> tuple[npt.NDArray[np.uint64], ...]:
-        return (self._vetoes.table.bits,)
+        return (self._vetoes.table.bits if self._nulls is None else self._nulls.table.bits,)
 
     def _pools(self) -> tuple[ListPool, ...]:
         return (self._forest.lists,)
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
-        return (*self._forest.arrays(), *self._vetoes.table)
+        nulls = () if self._nulls is None else self._nulls.table
+        return (*self._forest.arrays(), *self._vetoes.table, *nulls)
 
     # -- matching ------------------------------------------------------------------------
 
@@ -106,6 +119,12 @@ class DITree(PostedClauses):
         """Walk the trees of the event's columns; then whoever is left over matches."""
         positions = self._positions
         live = positions.live[: positions.words()]
+        if self._nulls is not None:
+            marked: Rows = match_marked(
+                live, positions.row, self._domains, self._forest.tree, self._nulls.table,
+                self._forest.lists.table, batch, at, counters,
+            )  # fmt: skip
+            return marked
         trees = (self._domains, self._forest.tree, self._vetoes.table, self._forest.lists.table)
         if self._forward:
             needs = self._needs.array
@@ -157,3 +176,5 @@ class DITree(PostedClauses):
         super().check_invariants()
         self._forest.check_invariants(self._domains)
         self._vetoes.check_invariants(self._positions.used)
+        if self._nulls is not None:
+            self._nulls.check_invariants(self._positions.used)

@@ -18,6 +18,8 @@ from nearcast.index import mbr_trie, pt_quadtree
 from nearcast.index.base import CHOICES, ClauseStore, Counters, EventBatch, EventStore, Pairs
 from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.lfilter import kernels
+from nearcast.index.lfilter.printed import Measures, measured
+from nearcast.index.lfilter.printed import kernels as printed
 from nearcast.index.mbr_trie.kernels import Trie
 from nearcast.index.pt_quadtree import Storage, division
 from nearcast.index.pt_quadtree.kernels import Cells
@@ -33,12 +35,15 @@ class Both(NamedTuple):
     cells: Cells
     shares: npt.NDArray[np.float32]
     """By word: its share of all occurrences, and of the clauses whose first word it is."""
+    measures: Measures
+    """What the paper's own cost model needs."""
 
 
 class LFilter(Layered):
     """Both structures and the cost model; options as those of the two.
 
-    `choose="cost"` lets the model choose; one of its choices by name is always made.
+    `choose="cost"` lets the model choose; one of its choices by name is always made. "paper" is
+    LFilter as it is printed: Eqs 1 to 6, one walk for all lists, binary searches.
 
     A match costs about what the cheapest of three ways costs; memory is that of both
     structures, the entries counted once.
@@ -56,9 +61,12 @@ class LFilter(Layered):
         storage: Storage = "leaves",
         **options: Unpack[LayerOptions],
     ) -> None:
-        if choose not in ("cost", *CHOICES):
-            raise ValidationError("choose", choose, f"give cost or one of {', '.join(CHOICES)}")
-        self._forced = -1 if choose == "cost" else CHOICES.index(choose)
+        if choose not in ("cost", "paper", *CHOICES):
+            raise ValidationError(
+                "choose", choose, f"give cost, paper or one of {', '.join(CHOICES)}"
+            )
+        self._printed = choose == "paper"
+        self._forced = CHOICES.index(choose) if choose in CHOICES else -1
         mbr_trie.check_bucket(bucket)
         self._bucket = bucket
         self._division = division(leaf, least_area, most_copies, storage)
@@ -66,7 +74,8 @@ class LFilter(Layered):
 
     def _build(self, entries: Entries) -> Both:
         trie = mbr_trie.built(entries, self._bucket)
-        return Both(trie, pt_quadtree.built(entries, self._division), self._shares(trie))
+        cells = pt_quadtree.built(entries, self._division)
+        return Both(trie, cells, self._shares(trie), measured(trie, cells, entries))
 
     def _shares(self, trie: Trie) -> npt.NDArray[np.float32]:
         rank, share = self._order.rank, self._order.share
@@ -82,10 +91,18 @@ class LFilter(Layered):
         return shares
 
     def _arrays(self, layer: Layer) -> tuple[npt.NDArray[Any], ...]:
-        return (*layer.structure.trie, *layer.structure.cells, layer.structure.shares)
+        both = layer.structure
+        return (*both.trie, *both.cells, both.shares, both.measures.level)
 
     def _match(self, layer: Layer, batch: EventBatch, boxes: Boxes, counters: Counters) -> Pairs:
-        found: Pairs = kernels.match(
+        found: Pairs
+        if self._printed:
+            found = printed.match(
+                layer.structure.trie, layer.structure.cells, layer.entries, self._clauses.table,
+                self._order.rank, layer.structure.measures, batch, boxes, counters,
+            )  # fmt: skip
+            return found
+        found = kernels.match(
             layer.structure.trie, layer.structure.cells, layer.entries, self._clauses.table,
             self._order.rank, layer.structure.shares, batch, boxes, self._forced, counters,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from nearcast.index.mbr_trie.kernels import (
     ASK_ROOT,
     COST,
     root_children,
+    steps_of,
     tokens_should_ask,
     walk,
 )
@@ -52,15 +53,6 @@ PRUNE = 1000.0
 WEIGH = 40.0
 #: Words of a long message that are weighed: they stand for the others.
 _WEIGHED = 48
-
-
-@kernel
-def steps_of(size):
-    """Steps of a binary search among so many."""
-    steps = 1
-    while (1 << steps) < size:
-        steps += 1
-    return steps
 
 
 @kernel

@@ -20,14 +20,15 @@ from nearcast.kernels.tokens import Entries
 
 __all__ = ["MBRTrie", "Probe", "built", "check_trie"]
 
-Probe: TypeAlias = Literal["token-set", "trie", "cost"]
+Probe: TypeAlias = Literal["token-set", "trie", "cost", "binary"]
 
 
 class MBRTrie(Layered):
-    """The trie with one of three probes.
+    """The trie with one of four probes.
 
     `probe="token-set"` looks every child up in the message, "trie" every word of the message
-    among the children, "cost" whichever is estimated to be cheaper, node by node. A node
+    among the children, "cost" whichever is estimated to be cheaper, node by node; "binary" does
+    that by binary searches and the paper's estimate, without hash tables. A node
     with at most `bucket` entries has no children: its entries are compared (0: as in the
     paper). A match costs the nodes whose word and rectangle the message has and meets, and
     the entries in them; memory is about 70 bytes a clause and 50 a node.

@@ -22,7 +22,7 @@ from nearcast.kernels.tokens import (
 )
 
 #: How a node's children are found: see `Trie` in the package.
-TOKEN_SET, TRIE, COST = 0, 1, 2
+TOKEN_SET, TRIE, COST, BINARY = 0, 1, 2, 3
 
 # What a step costs, in nanoseconds: those of asking from runs at 100 000 to 300 000 clauses,
 # of which only the relation matters; the others fitted to messages of all kinds at a million.
@@ -121,6 +121,21 @@ def build(start, token, box, bucket):
 
 
 @kernel
+def steps_of(size):
+    """Steps of a binary search among so many."""
+    steps = 1
+    while (1 << steps) < size:
+        steps += 1
+    return steps
+
+
+@kernel
+def tokens_search(tokens, children):
+    """Whether tokens search the children, by §3.3: |T| log |n| < |n| log |T|."""
+    return tokens * steps_of(children) < children * steps_of(tokens)
+
+
+@kernel
 def tokens_should_ask(tokens, children):
     """Whether the message's tokens ask the trie (ProbeTrie) rather than the other way round."""
     steps = 1
@@ -195,6 +210,27 @@ def walk(
             larger[:top] = stack[:top]
             stack = larger
         ask = probe
+        if probe == BINARY:
+            if tokens_search(left, b - a):
+                cost += left * ASK_NODE_STEP * steps_of(b - a)
+                for k in range(j, n_tokens):
+                    a = first_not_below(t_token, a, b, tokens[k])
+                    if a == b:
+                        break
+                    if t_token[a] == tokens[k] and meets(t_mbr, a, x0, y0, x1, y1):
+                        stack[top, 0], stack[top, 1], stack[top, 2] = a, k + 1, depth + 1
+                        top += 1
+            else:
+                cost += (b - a) * ASK_NODE_STEP * steps_of(left)
+                k = j
+                for c in range(a, b):
+                    k = first_not_below(tokens, k, n_tokens, t_token[c])
+                    if k == n_tokens:
+                        break
+                    if tokens[k] == t_token[c] and meets(t_mbr, c, x0, y0, x1, y1):
+                        stack[top, 0], stack[top, 1], stack[top, 2] = c, k + 1, depth + 1
+                        top += 1
+            continue
         if probe == COST:
             if node == 0:
                 ask = TRIE if left * ASK_ROOT < (b - a) * ASK_MESSAGE else TOKEN_SET

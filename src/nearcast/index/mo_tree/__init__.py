@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,19 @@ from nearcast.index.base import (
     Rows,
 )
 from nearcast.index.mo_tree import kernels
-from nearcast.index.mo_tree.attributes import Attribute, best_attributes, moved
+from nearcast.index.mo_tree.attributes import Attribute, Sample, best_attributes, moved
 from nearcast.index.mo_tree.buckets import Buckets
 from nearcast.index.mo_tree.cells import OverlappingCells, overlapping_cells
 from nearcast.index.mo_tree.drawing import dot
 from nearcast.index.mo_tree.kernels import Layout
 from nearcast.index.mo_tree.members import FEW, ClauseMembers, EventMembers, runs_of
-from nearcast.index.mo_tree.optimiser import cell_counts, cell_widths
+from nearcast.index.mo_tree.optimiser import (
+    cell_counts,
+    cell_widths,
+    fewest_stabs,
+    most_stabs,
+)
+from nearcast.index.mo_tree.partitions import Partition, densities_of, levels_of
 
 __all__ = ["MOTree"]
 
@@ -52,7 +59,9 @@ class MOTree:
     `disjoint_cells` (for event values), `eta` (η, the bound on the cells that a value
     stabs; None for no bound, as in the paper's experiments: 6.5 for 4 levels), `attributes`
     (which columns to index, as (column, low, high), best first; None to measure them, and
-    again when they no longer fit).
+    again when they no longer fit), `densities` ("uniform" ends and values in the optimiser,
+    or "measured" ones), `cells_by` ("even": as many cells in every layer; "selectivity": more
+    for selective attributes, in no more buckets).
 
     Matching costs the members of the buckets met, O(N (η / Σ c_i)^H) clauses for an
     event; adding, updating and removing a row O(H) amortised.
@@ -68,7 +77,13 @@ class MOTree:
         disjoint_cells: int = 10,
         eta: float | None = None,
         attributes: Sequence[tuple[int, float, float]] | None = None,
+        densities: str = "uniform",
+        cells_by: str = "even",
     ) -> None:
+        if densities not in ("uniform", "measured"):
+            raise ValidationError("densities", densities, "give 'uniform' or 'measured'")
+        if cells_by not in ("even", "selectivity"):
+            raise ValidationError("cells_by", cells_by, "give 'even' or 'selectivity'")
         if attributes is not None:
             attributes = [_checked(each) for each in attributes]
             height = min(height, len(attributes))
@@ -80,7 +95,7 @@ class MOTree:
         self.cells: OverlappingCells = overlapping_cells(
             cell_counts(levels), cell_widths(levels, eta)
         )
-        """The overlapping cells, the same in every layer."""
+        """The overlapping cells of a layer of which nothing was measured."""
         fan_out = max(self.cells.size, disjoint_cells + 1)
         if fan_out**height > _MOST_BUCKETS:
             raise ValidationError(
@@ -95,13 +110,16 @@ class MOTree:
         )
         """The indexing attributes, best first; none before there are enough rows to choose."""
         self._height = height
+        self._levels, self._eta = levels, eta
         self._disjoint = disjoint_cells
-        self._ends = np.column_stack([self.cells.low, self.cells.high])
+        self._by_densities, self._by_selectivity = densities == "measured", cells_by != "even"
+        self.partitions: list[Partition] = self._even()
+        """The cells of each layer."""
         self._layout = self._layout_now()
         self._clauses = clauses
         self._events = events
-        self._wants = ClauseMembers(clauses, self._layout, self.cells.size)
-        self._live = EventMembers(events, self._layout, disjoint_cells + 1)
+        self._wants = ClauseMembers(clauses, self._layout)
+        self._live = EventMembers(events, self._layout)
         self._changes = 0
         self._look_at = FEW
         self._dropped: set[int] = set()
@@ -194,12 +212,12 @@ class MOTree:
             self._wants.buckets.live - coming.leaving + coming.clauses,
             self._live.buckets.live + coming.events,
         )  # fmt: skip
-        layers = max(1, len(self.attributes))
-        if not self._fixed and max(members) >= FEW:
+        fan_outs = ClauseMembers.fan_outs(self._layout), EventMembers.fan_outs(self._layout)
+        layers = len(fan_outs[0])
+        if not self._fixed and not self._by_selectivity and max(members) >= FEW:
             layers = max(layers, min(self._height, coming.columns))
-        fan_outs = self.cells.size, self._disjoint + 1
         return sum(
-            Buckets.empty_bytes(layers, fan_out)
+            Buckets.empty_bytes(fan_out + fan_out[-1:] * (layers - len(fan_out)))
             for side, fan_out in zip(members, fan_outs, strict=True)
             if side
         )
@@ -228,7 +246,50 @@ class MOTree:
         domain = np.array([(a.low, a.high, 0.0) for a in chosen] or [(0.0, 0.0, 0.0)])
         width = domain[:, 1] - domain[:, 0]
         np.divide(1.0, width, out=domain[:, 2], where=width > _NARROWEST)
-        return Layout(layer_of, domain, self._ends, self.cells.level, self._disjoint)
+        cells = [partition.cells for partition in self.partitions]
+        ends = np.zeros((len(cells), max(each.size for each in cells), 2))
+        level = np.empty((len(cells), max(each.level.size for each in cells)), np.int32)
+        for h, each in enumerate(cells):
+            ends[h, : each.size] = np.column_stack([each.low, each.high])
+            level[h] = each.size
+            level[h, : each.level.size] = each.level
+        disjoint = np.array([partition.disjoint for partition in self.partitions], np.int64)
+        return Layout(layer_of, domain, ends, level, disjoint)
+
+    def _even(self) -> list[Partition]:
+        """As many cells in every layer, for uniform ends."""
+        return [Partition(self.cells, self._disjoint)] * max(1, len(self.attributes))
+
+    def _measured(self, clauses: Sample, events: Sample) -> list[Partition]:
+        """The cells of each layer, by what was measured of it."""
+        found = [densities_of(attribute, clauses, events) for attribute in self.attributes]
+        if not found or clauses.members < FEW or not (self._by_densities or self._by_selectivity):
+            return self._even()
+        sizes = [(self._levels, self._disjoint)] * len(found)
+        if self._by_selectivity:
+            known = [
+                None if each is None
+                else (each, clauses.of_column(a.column)[0].size / clauses.members)
+                for a, each in zip(self.attributes, found, strict=True)
+            ]  # fmt: skip
+            sizes = levels_of(known, self._levels, self._disjoint)
+        return [
+            Partition.fitted(
+                levels, disjoint, self._bound(levels), each if self._by_densities else None
+            )
+            for (levels, disjoint), each in zip(sizes, found, strict=True)
+        ]
+
+    def _bound(self, levels: int) -> float | Fraction | None:
+        """η for so many levels: as tight, between what stabs fewest and most, as was asked for."""
+        if self._eta is None or levels == self._levels:
+            return self._eta
+        least, most = fewest_stabs(self._levels), most_stabs(self._levels)
+        tight = Fraction(1)
+        if most > least:
+            tight = min(tight, (Fraction(self._eta) - least) / (most - least))
+        least, most = fewest_stabs(levels), most_stabs(levels)
+        return least + (most - least) * tight
 
     def _count(self, clauses: Rows, events: Rows) -> None:
         """Note changes; after half as many as there are members, see whether the layers fit.
@@ -242,7 +303,8 @@ class MOTree:
         wants, live = self._wants, self._live
         members = wants.buckets.live + live.buckets.live + clauses.size + events.size
         self._look_at = max(FEW, members // 2)
-        if not self._fixed and (wants.strained(clauses.size) or live.strained(events.size)):
+        learns = not self._fixed or self._by_densities or self._by_selectivity
+        if learns and (wants.strained(clauses.size) or live.strained(events.size)):
             self._fit(clauses, events)
         for side in (wants, live):
             if side.buckets.wasteful:
@@ -257,10 +319,13 @@ class MOTree:
             first, second = of_events, of_clauses
         wants.settle(clauses.size)
         live.settle(events.size)
-        chosen = best_attributes(first, second, self._height)
-        if not moved(self.attributes, chosen):
+        chosen = self.attributes
+        if not self._fixed:
+            chosen = tuple(best_attributes(first, second, self._height))
+        if not (moved(self.attributes, chosen) or self._by_densities or self._by_selectivity):
             return
-        self.attributes = tuple(chosen)
+        self.attributes = chosen
+        self.partitions = self._measured(of_clauses, of_events)
         self._layout = self._layout_now()
         wants.refill(self._layout, wants.buckets.rows())
         live.refill(self._layout, live.buckets.rows())

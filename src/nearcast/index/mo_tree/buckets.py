@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,7 +37,7 @@ def _facts(layers: int, places: int, *, events: bool) -> F4:
 
 
 class Buckets:
-    """fan_out ^ height buckets, each one extent of a shared pool.
+    """As many buckets as the fan-outs of the layers make together, each one extent of a pool.
 
     Beside a member are the intervals of a clause, or the values of an event and the time
     it expires.
@@ -44,11 +47,13 @@ class Buckets:
     side without members has no buckets at all, only a root that says so.
     """
 
-    def __init__(self, height: int, fan_out: int, *, events: bool) -> None:
+    def __init__(self, fan_outs: Sequence[int], *, events: bool) -> None:
         self._events = events
-        layer = np.cumsum([0] + [fan_out**h for h in range(height - 1)], dtype=np.int64)
+        height = len(fan_outs)
+        self._prefixes = [math.prod(fan_outs[:h]) for h in range(height)]
+        layer = np.cumsum([0, *self._prefixes[:-1]], dtype=np.int64)
         self.table = Side(
-            cells=fan_out,
+            cells=np.array(fan_outs, np.int64),
             mask=np.zeros(1, np.int64),
             layer=layer,
             extent=np.empty((0, 2), np.int32),
@@ -63,10 +68,10 @@ class Buckets:
     # -- looking ---------------------------------------------------------------
 
     @staticmethod
-    def empty_bytes(height: int, fan_out: int) -> int:
+    def empty_bytes(fan_outs: Sequence[int]) -> int:
         """Bytes of buckets that hold nothing yet."""
-        prefixes = sum(fan_out**h for h in range(height))
-        return int(8 * prefixes + 9 * fan_out**height)
+        prefixes = sum(math.prod(fan_outs[:h]) for h in range(len(fan_outs)))
+        return int(8 * prefixes + 9 * math.prod(fan_outs))
 
     @property
     def live(self) -> int:
@@ -135,11 +140,12 @@ class Buckets:
     def _unfold(self) -> None:
         """Make the buckets."""
         t = self.table
-        prefixes = t.cells ** (t.layer.size - 1)
+        prefixes = self._prefixes[-1]
+        buckets = prefixes * int(t.cells[-1])
         self.table = t._replace(
-            mask=np.zeros(t.layer[-1] + prefixes, np.int64),
-            extent=np.zeros((prefixes * t.cells, 2), np.int32),
-            room=np.zeros(prefixes * t.cells, np.uint8),
+            mask=np.zeros(int(t.layer[-1]) + prefixes, np.int64),
+            extent=np.zeros((buckets, 2), np.int32),
+            room=np.zeros(buckets, np.uint8),
         )
 
     # -- checking --------------------------------------------------------------
@@ -161,9 +167,9 @@ class Buckets:
 
     def _check_masks(self, occupied: npt.NDArray[np.bool_]) -> None:
         t = self.table
-        bits = np.int64(1) << np.arange(t.cells)
-        for first in t.layer[::-1]:
-            under = occupied.reshape(-1, t.cells)
+        for first, cells in zip(t.layer[::-1], t.cells[::-1].tolist(), strict=True):
+            bits = np.int64(1) << np.arange(cells)
+            under = occupied.reshape(-1, cells)
             assert np.array_equal(t.mask[first : first + under.shape[0]], under @ bits)
             occupied = np.logical_or.reduce(under, axis=1)
 

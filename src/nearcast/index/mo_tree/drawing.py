@@ -12,11 +12,12 @@ from nearcast.index.mo_tree.buckets import Buckets
 __all__ = ["dot"]
 
 
-def _cell_counts(buckets: Buckets, layer: int, layers: int) -> list[int]:
+def _cell_counts(buckets: Buckets, layer: int) -> list[int]:
     """Members under each cell of a layer."""
-    home = buckets.table.home[:, 0]
-    cell = home[home >= 0] // buckets.table.cells ** (layers - 1 - layer) % buckets.table.cells
-    return [int(n) for n in np.bincount(cell, minlength=buckets.table.cells)]
+    home, cells = buckets.table.home[:, 0], buckets.table.cells
+    below = int(cells[layer + 1 :].prod())
+    cell = home[home >= 0] // below % cells[layer]
+    return [int(n) for n in np.bincount(cell, minlength=int(cells[layer]))]
 
 
 def dot(attributes: Sequence[Attribute], clauses: Buckets, events: Buckets) -> str:
@@ -29,7 +30,7 @@ def dot(attributes: Sequence[Attribute], clauses: Buckets, events: Buckets) -> s
             a = attributes[h]
             title = f"column {a.column}, {a.low:g} to {a.high:g}, score {a.score:.2f}"
         rows = [
-            f"{name} | {{{' | '.join(map(str, _cell_counts(side, h, layers)))}}}"
+            f"{name} | {{{' | '.join(map(str, _cell_counts(side, h)))}}}"
             for name, side in (("clauses", clauses), ("events", events))
         ]
         lines.append(f'  layer{h} [label="{{{title} | {" | ".join(rows)}}}"];')

@@ -40,11 +40,13 @@ class Layout(NamedTuple):
     domain: np.ndarray
     """(layers, 3): low, high and 1 / (high − low), or 0 where they are equal."""
     cell: np.ndarray
-    """(cells, 2): ends of the overlapping cells, the same in every layer."""
+    """(layers, cells, 2): ends of the overlapping cells; a layer may have fewer than there is
+    room for."""
     level: np.ndarray
-    """First overlapping cell of each level."""
-    disjoint: int
-    """Number of disjoint cells; the null cell comes after them."""
+    """(layers, levels + 1): first overlapping cell of each level; all that a layer has, from the
+    end of its last level on."""
+    disjoint: np.ndarray
+    """Number of disjoint cells of each layer; the null cell comes after them."""
 
 
 class Runs(NamedTuple):
@@ -60,8 +62,8 @@ class Runs(NamedTuple):
 class Side(NamedTuple):
     """The buckets of one side, clauses or events."""
 
-    cells: int
-    """Fan-out of a layer."""
+    cells: np.ndarray
+    """Fan-out of each layer."""
     mask: np.ndarray
     """Bit c of a prefix: something is stored under its cell c. Layer after layer; int64."""
     layer: np.ndarray
@@ -110,7 +112,10 @@ def disjoint_cell(place, cells):
 
 @kernel
 def interval_cell(ends, level, a, b):
-    """The smallest cell that contains [a, b]; of several, the one with the nearest centre."""
+    """The smallest cell that contains [a, b]; of several, the one with the nearest centre.
+
+    The last level has one cell, which contains whatever the others do not.
+    """
     for i in range(level.size - 1):
         best = -1
         nearest = 4.0
@@ -122,7 +127,7 @@ def interval_cell(ends, level, a, b):
                     best = cell
         if best >= 0:
             return best
-    return ends.shape[0] - 1
+    return level[level.size - 1] - 1
 
 
 @kernel
@@ -130,13 +135,13 @@ def locate_clauses(layout, runs, rows):
     """(buckets, facts) of clauses: one cell a layer, the topmost where there is no predicate."""
     layers = layout.domain.shape[0]
     layer_of, level, ends = layout.layer_of, layout.level, layout.cell
-    top = ends.shape[0] - 1
+    last = level.shape[1] - 1
     bucket = np.empty(rows.size, np.int32)
     facts = np.empty((rows.size, layers, 2), np.float32)
     cell = np.empty(layers, np.int64)
     for i in range(rows.size):
         for h in range(layers):
-            cell[h] = top
+            cell[h] = level[h, last] - 1
             facts[i, h, 0] = -np.inf
             facts[i, h, 1] = np.inf
         first = np.int64(runs.start[rows[i]])
@@ -147,12 +152,12 @@ def locate_clauses(layout, runs, rows):
             h = np.int64(layer_of[column])
             a = normalised(runs.low[k], layout.domain, h)
             b = normalised(runs.high[k], layout.domain, h)
-            cell[h] = interval_cell(ends, level, a, b)
+            cell[h] = interval_cell(ends[h], level[h], a, b)
             facts[i, h, 0] = single(runs.low[k])
             facts[i, h, 1] = single(runs.high[k])
         number = 0
         for h in range(layers):
-            number = number * (top + 1) + cell[h]
+            number = number * np.int64(level[h, last]) + cell[h]
         bucket[i] = number
     return bucket, facts
 
@@ -168,7 +173,7 @@ def locate_events(layout, live, rows):
     cell = np.empty(layers, np.int64)
     for i in range(rows.size):
         for h in range(layers):
-            cell[h] = null
+            cell[h] = null[h]
             facts[i, h, 0] = np.nan
         facts[i, layers, 0] = live.expires[rows[i]]
         first = live.start[rows[i]]
@@ -178,11 +183,11 @@ def locate_events(layout, live, rows):
                 continue
             h = np.int64(layer_of[column])
             place = normalised(live.value[k], layout.domain, h)
-            cell[h] = disjoint_cell(place, null)
+            cell[h] = disjoint_cell(place, null[h])
             facts[i, h, 0] = single(live.value[k])
         number = 0
         for h in range(layers):
-            number = number * (null + 1) + cell[h]
+            number = number * (null[h] + 1) + cell[h]
         bucket[i] = number
     return bucket, facts
 
@@ -195,8 +200,8 @@ def _mark(s, bucket):
     """Tell the prefixes that the bucket is no longer empty."""
     node = bucket
     for h in range(s.layer.size - 1, -1, -1):
-        cell = node % s.cells
-        node = node // s.cells
+        cell = node % s.cells[h]
+        node = node // s.cells[h]
         at = s.layer[h] + node
         before = s.mask[at]
         s.mask[at] = before | (np.int64(1) << cell)
@@ -209,8 +214,8 @@ def _unmark(s, bucket):
     """Tell the prefixes that the bucket is empty now."""
     node = bucket
     for h in range(s.layer.size - 1, -1, -1):
-        cell = node % s.cells
-        node = node // s.cells
+        cell = node % s.cells[h]
+        node = node // s.cells[h]
         at = s.layer[h] + node
         s.mask[at] &= ~(np.int64(1) << cell)
         if s.mask[at] != 0:
@@ -407,7 +412,7 @@ def _targets_within(mask, layer, cells, wanted, sizes, out):
         if h == last:
             if n + sizes[h] > out.size:
                 return -1
-            bits, base = below[h], node[h] * cells
+            bits, base = below[h], node[h] * cells[h]
             for k in range(sizes[h]):
                 if (bits >> wanted[h, k]) & 1:
                     out[n] = base + wanted[h, k]
@@ -420,7 +425,7 @@ def _targets_within(mask, layer, cells, wanted, sizes, out):
         cell = wanted[h, at[h]]
         at[h] += 1
         if (below[h] >> cell) & 1:
-            down = node[h] * cells + cell
+            down = node[h] * cells[h] + cell
             h += 1
             node[h] = down
             at[h] = 0
@@ -449,9 +454,9 @@ def _stab(layout, start, attr, value, at, wanted, sizes, fact):
     Where it lacks an attribute, only the topmost cell can hold a match. Its value is +∞
     then, which lies in the unbounded interval of a clause without that predicate.
     """
-    top = layout.cell.shape[0] - 1
+    last = layout.level.shape[1] - 1
     for h in range(sizes.size):
-        wanted[h, 0] = top
+        wanted[h, 0] = layout.level[h, last] - 1
         sizes[h] = 1
         fact[h] = np.inf
     for k in range(start[at], start[at + 1]):
@@ -461,8 +466,8 @@ def _stab(layout, start, attr, value, at, wanted, sizes, fact):
         h = np.int64(layout.layer_of[column])
         x = normalised(value[k], layout.domain, h)
         n = 0
-        for cell in range(top + 1):
-            if layout.cell[cell, 0] <= x <= layout.cell[cell, 1]:
+        for cell in range(layout.level[h, last]):
+            if layout.cell[h, cell, 0] <= x <= layout.cell[h, cell, 1]:
                 wanted[h, n] = cell
                 n += 1
         sizes[h] = n
@@ -516,7 +521,7 @@ def match_events(layout, s, runs, batch, first, stop, counters):
     """(events, clause rows) for the events first … stop (Algorithm 2)."""
     layers = layout.domain.shape[0]
     dense = np.full(batch.columns, np.nan)
-    wanted = np.empty((layers, s.cells), np.int64)
+    wanted = np.empty((layers, s.cells.max()), np.int64)
     sizes = np.empty(layers, np.int64)
     fact = np.empty(layers, np.float32)
     target = np.empty(1024, np.int32)
@@ -556,9 +561,9 @@ def _meet(layout, runs, row, wanted, sizes, low, high):
     """
     null = layout.disjoint
     for h in range(sizes.size):
-        for cell in range(null + 1):
+        for cell in range(null[h] + 1):
             wanted[h, cell] = cell
-        sizes[h] = null + 1
+        sizes[h] = null[h] + 1
         low[h], high[h] = np.nan, np.nan
     first = np.int64(runs.start[row])
     for k in range(first, first + np.int64(runs.length[row])):
@@ -569,7 +574,7 @@ def _meet(layout, runs, row, wanted, sizes, low, high):
         a = normalised(runs.low[k], layout.domain, h)
         b = normalised(runs.high[k], layout.domain, h)
         n = 0
-        for cell in range(disjoint_cell(a, null), disjoint_cell(b, null) + 1):
+        for cell in range(disjoint_cell(a, null[h]), disjoint_cell(b, null[h]) + 1):
             wanted[h, n] = cell
             n += 1
         sizes[h] = n
@@ -666,7 +671,7 @@ def match_clause(layout, s, runs, row, live, now, counters):
     In float32 an event may look alive for two minutes too long: matches are looked up.
     """
     layers = layout.domain.shape[0]
-    wanted = np.empty((layers, s.cells), np.int64)
+    wanted = np.empty((layers, s.cells.max()), np.int64)
     sizes = np.empty(layers, np.int64)
     low = np.empty(layers, np.float32)
     high = np.empty(layers, np.float32)

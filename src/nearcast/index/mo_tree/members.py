@@ -41,9 +41,8 @@ class Members(ABC):
 
     _events = False
 
-    def __init__(self, store: ClauseStore | EventStore, layout: Layout, fan_out: int) -> None:
+    def __init__(self, store: ClauseStore | EventStore, layout: Layout) -> None:
         self._store = store
-        self._fan_out = fan_out
         self.buckets = self._empty(layout)
         self.fitted = 0
         """How many there were when the attributes were chosen."""
@@ -60,6 +59,11 @@ class Members(ABC):
     def insert(self, layout: Layout, rows: Rows, first: int) -> int:
         """Add rows from number `first` on, as far as there is room; returns how far."""
 
+    @staticmethod
+    @abstractmethod
+    def fan_outs(layout: Layout) -> list[int]:
+        """How many cells each layer has."""
+
     @abstractmethod
     def runs(self) -> tuple[npt.NDArray[Any], ...]:
         """Start and count by row; column, low and high by item."""
@@ -67,7 +71,7 @@ class Members(ABC):
     # -- changing --------------------------------------------------------------
 
     def _empty(self, layout: Layout) -> Buckets:
-        return Buckets(layout.domain.shape[0], self._fan_out, events=self._events)
+        return Buckets(self.fan_outs(layout), events=self._events)
 
     def add(self, layout: Layout, rows: Rows) -> None:
         """Take rows in; many at once are laid out afresh, together with those that are there."""
@@ -133,6 +137,11 @@ class ClauseMembers(Members):
 
     _store: ClauseStore
 
+    @staticmethod
+    def fan_outs(layout: Layout) -> list[int]:
+        """The overlapping cells."""
+        return [int(cells) for cells in layout.level[:, -1]]
+
     def locate(self, layout: Layout, rows: Rows) -> tuple[Rows, F4]:
         """The smallest overlapping cells that contain the intervals."""
         bucket, facts = kernels.locate_clauses(layout, runs_of(self._store.table), rows)
@@ -153,6 +162,11 @@ class EventMembers(Members):
 
     _events = True
     _store: EventStore
+
+    @staticmethod
+    def fan_outs(layout: Layout) -> list[int]:
+        """The disjoint cells and the null cell."""
+        return [int(cells) + 1 for cells in layout.disjoint]
 
     def locate(self, layout: Layout, rows: Rows) -> tuple[Rows, F4]:
         """The disjoint cells of the values."""

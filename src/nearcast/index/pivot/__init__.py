@@ -42,6 +42,7 @@ from nearcast.index.pivot.boxed import PlacedClauses, bytes_expected, without_pl
 from nearcast.index.pivot.clause_tiles import ClauseTiles
 from nearcast.index.pivot.event_blocks import Piece, joined, pieces_of_rows, pieces_of_runs
 from nearcast.index.pivot.event_tiles import EventTiles
+from nearcast.index.pivot.tree import F8, in_parallel
 from nearcast.index.pivot.word_lists import WordLists
 from nearcast.kernels.tokens import scan_rows
 
@@ -237,9 +238,23 @@ class Pivot:
             more = columns - self._bottom.size
             self._bottom = np.concatenate([self._bottom, np.full(more, np.inf)])
             self._top = np.concatenate([self._top, np.full(more, -np.inf)])
-        arguments = (t.start, t.count, t.attr, t.low, t.high, rows, self._bottom, self._top)
-        kernels.widen_hulls(*arguments)
-        shares: npt.NDArray[np.float64] = kernels.expected_shares(*arguments)
+        shares = np.ones(rows.size)
+        clauses = t.start, t.count, t.attr, t.low, t.high
+
+        def widen(first: int, stop: int) -> None:
+            bottom, top = self._bottom.copy(), self._top.copy()
+            kernels.widen_hulls(*clauses, rows[first:stop], bottom, top)
+            hulls.append((bottom, top))
+
+        def weigh(first: int, stop: int) -> None:
+            given = rows[first:stop], self._bottom, self._top
+            kernels.expected_shares(*clauses, *given, shares[first:stop])
+
+        hulls: list[tuple[F8, F8]] = []
+        in_parallel(widen, rows.size, least=_ASIDE)
+        self._bottom = np.min([bottom for bottom, _ in hulls], axis=0)
+        self._top = np.max([top for _, top in hulls], axis=0)
+        in_parallel(weigh, rows.size, least=_ASIDE)
         return shares
 
     def remove_clauses(self, rows: Rows) -> None:

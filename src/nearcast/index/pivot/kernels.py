@@ -31,6 +31,9 @@ GOAL = 448
 #: Rows after which comes the one that is asked for while one is worked on: in the order of a
 #: tree, rows lie anywhere in the store. (Not a function: a call counts references to arrays.)
 AHEAD = 8
+#: Ends of intervals in a cache line: a clause has more than one of them, mostly.
+LINE = 8
+_STIR = np.uint64(0xD1342543DE82EF95)
 prefetch = prefetcher()
 
 
@@ -60,13 +63,110 @@ def centre_of(low, high, bottom, top):
 
 
 @kernel
-def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen):
+def selected(values, q):
+    """The value that would stand at `q` in ascending order; the others change places."""
+    first, last = 0, values.size - 1
+    while first < last:
+        pivot = values[(first + last) >> 1]
+        i, j = first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if q <= j:
+            last = j
+        elif q >= i:
+            first = i
+        else:
+            break
+    return values[q]
+
+
+@kernel
+def _cost(lows, highs, parts, reach, without, least, most):
+    """(cost, threshold, hull) of a split of some intervals on a column, into `parts` tiles.
+
+    Infinite where there is none, or none for less than `most`. `without` is what those cost that
+    have nothing on the column, `least` what a part does.
+    """
+    m = lows.size
+    bottom = np.inf
+    top = -np.inf
+    for i in range(m):
+        if np.isfinite(lows[i]):
+            bottom = min(bottom, lows[i])
+            top = max(top, lows[i])
+        if np.isfinite(highs[i]):
+            bottom = min(bottom, highs[i])
+            top = max(top, highs[i])
+    if not top > bottom:
+        return np.inf, 0.0, bottom, top
+    wide = reach * (top - bottom)
+    width = top - bottom + wide
+    covered = m * wide
+    for i in range(m):
+        covered += min(highs[i], top) - max(lows[i], bottom)
+    if without + covered / width >= most:  # a part's hull is as wide as its widest, or more
+        return np.inf, 0.0, bottom, top
+    centres = np.empty(m)
+    last = -np.inf
+    for i in range(m):
+        centre = centre_of(lows[i], highs[i], bottom, top)
+        centres[i] = centre if centre <= top else top  # that of an interval of NaN is NaN
+        last = max(last, centres[i])
+    q = (m - 1) * (parts >> 1) // parts
+    ordered = centres.copy()
+    at = selected(ordered, q)
+    if at == last:  # the upper half is all one value: split below it
+        sort(ordered)
+        while q > 0 and ordered[q - 1] == at:
+            q -= 1
+        if q == 0:
+            return np.inf, 0.0, bottom, top
+        at = ordered[q - 1]
+    left_low, left_high, right_low, right_high = np.inf, -np.inf, np.inf, -np.inf
+    left = 0
+    for i in range(m):
+        lo = max(lows[i], bottom)
+        hi = min(highs[i], top)
+        if centres[i] <= at:
+            left += 1
+            left_low = min(left_low, lo)
+            left_high = max(left_high, hi)
+        else:
+            right_low = min(right_low, lo)
+            right_high = max(right_high, hi)
+    left_share = (left_high - left_low + wide) / width
+    right_share = (right_high - right_low + wide) / width
+    # No part is met by less than one value of those here. Nor is one by no number, of huge hulls.
+    if not (left_share >= 0.5 and right_share >= 0.5):
+        sort(ordered)
+        distinct = 1
+        for i in range(1, m):
+            if ordered[i] != ordered[i - 1]:
+                distinct += 1
+        left_share = max(1.0 / distinct, left_share)
+        right_share = max(1.0 / distinct, right_share)
+    cost = without + max(float(left), least) * left_share
+    cost += max(float(m - left), least) * right_share
+    return cost, at, bottom, top
+
+
+@kernel
+def _choose_split(
+    c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, each, count, seen
+):
     """(column, threshold, hull) of the split that lets the fewest through, −1 if none helps.
 
-    Looks at a sample. What comes to be matched is taken to be spread evenly over the hull
-    of what is here, as intervals of the share of it that `reach` says of the column (the
-    last one of all further columns); what has nothing on the column always lets it
-    through.
+    Looks at a sample of the rows, each of which stands for `each`. What comes to be matched is
+    taken to be spread evenly over the hull of what is here, as intervals of the share of it that
+    `reach` says of the column (the last one of all further columns); what has nothing on the
+    column always lets it through.
     `count` (by column, zero) and `seen` are scratch; `count` is left zero.
     """
     n = stop - first
@@ -80,7 +180,9 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
         k = np.int64(c_start[rows[i]])
         prefetch(c_attr, k)
         prefetch(c_low, k)
+        prefetch(c_low, k + LINE)
         prefetch(c_high, k)
+        prefetch(c_high, k + LINE)
     for i in range(first, stop, step):
         row = rows[i]
         sampled += 1
@@ -93,6 +195,7 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
             count[a] += 1
     best_column = -1
     best_at, best_bottom, best_top = 0.0, 0.0, 0.0
+    n *= each
     least = sampled * GOAL / n  # a part of a tile is a tile to look at
     best_cost = 0.98 * 2.0 * max(0.5 * sampled, least)
     # The ends of the sample's intervals by column, of those that enough ask for; from here on
@@ -119,7 +222,6 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
                 ends[j, 0, filled[j]] = c_low[k]
                 ends[j, 1, filled[j]] = c_high[k]
                 filled[j] += 1
-    centres = np.empty(sampled)
     for j in range(frequent):
         a = seen[j]
         count[a] = 0
@@ -127,55 +229,10 @@ def _choose_split(c_start, c_count, c_attr, c_low, c_high, rows, first, stop, re
         without = max(float(sampled - m), least) if m < sampled else 0.0
         if without >= best_cost:
             continue
-        lows, highs = ends[j, 0], ends[j, 1]
-        bottom = np.inf
-        top = -np.inf
-        for i in range(m):
-            if np.isfinite(lows[i]):
-                bottom = min(bottom, lows[i])
-                top = max(top, lows[i])
-            if np.isfinite(highs[i]):
-                bottom = min(bottom, highs[i])
-                top = max(top, highs[i])
-        if not top > bottom:
-            continue
-        for i in range(m):
-            centres[i] = centre_of(lows[i], highs[i], bottom, top)
-        ordered = centres[:m].copy()
-        sort(ordered)
+        reached = reach[a] if a < reach.size else reach[-1]
         parts = max(2, -(-(n * m) // (sampled * GOAL)))  # tiles that they will make
-        q = (m - 1) * (parts >> 1) // parts
-        at = ordered[q]
-        if at == ordered[m - 1]:  # the upper half is all one value: split below it
-            while q > 0 and ordered[q - 1] == at:
-                q -= 1
-            if q == 0:
-                continue
-            at = ordered[q - 1]
-        distinct = 1
-        for i in range(1, m):
-            if ordered[i] != ordered[i - 1]:
-                distinct += 1
-        left_low, left_high, right_low, right_high = np.inf, -np.inf, np.inf, -np.inf
-        left = 0
-        for i in range(m):
-            lo = max(lows[i], bottom)
-            hi = min(highs[i], top)
-            if centres[i] <= at:
-                left += 1
-                left_low = min(left_low, lo)
-                left_high = max(left_high, hi)
-            else:
-                right_low = min(right_low, lo)
-                right_high = max(right_high, hi)
-        wide = (reach[a] if a < reach.size else reach[-1]) * (top - bottom)
-        width = top - bottom + wide
-        floor = 1.0 / distinct
-        cost = (
-            without
-            + max(float(left), least) * max(floor, (left_high - left_low + wide) / width)
-            + max(float(m - left), least) * max(floor, (right_high - right_low + wide) / width)
-        )
+        lows, highs = ends[j, 0, :m], ends[j, 1, :m]
+        cost, at, bottom, top = _cost(lows, highs, parts, reached, without, least, best_cost)
         if cost < best_cost:
             best_cost = cost
             best_column = a
@@ -203,7 +260,9 @@ def _partition(
             ahead = np.int64(c_start[rows[i + AHEAD]])
             prefetch(c_attr, ahead)
             prefetch(c_low, ahead)
+            prefetch(c_low, ahead + LINE)
             prefetch(c_high, ahead)
+            prefetch(c_high, ahead + LINE)
         row = rows[i]
         k0 = np.int64(c_start[row])
         k = find(c_attr, k0, k0 + np.int64(c_count[row]), column)
@@ -231,13 +290,15 @@ def _partition(
 
 
 @kernel
-def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns, keep_odd, limit):
+def plan(
+    c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns, keep_odd, limit, each
+):
     """Split `rows` (reordered in place) below node `root` into runs of at most `limit`.
 
-    Returns the runs as (node, first, stop), and the rows of parts too
-    small for a tile, which belong into the tree of odd ones. With `keep_odd` there are
-    none: a split with a small part gives way to equal halves. The node arrays must have
-    room for three nodes a split.
+    Each row stands for `each`, of which it is a sample. Returns the runs as (node, first,
+    stop), and the rows of parts too small for a tile, which belong into the tree of odd ones.
+    With `keep_odd` there are none: a split with a small part gives way to equal halves. The
+    node arrays must have room for three nodes a split.
     """
     node_attr, node_low, node_high, node_kid = t.attr, t.low, t.high, t.kid
     node_split, node_at, node_bottom, node_top = t.split, t.at, t.bottom, t.top
@@ -245,7 +306,7 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
     seen = np.empty(min(columns, 4096), np.int64)
     spare = np.empty(rows.size, np.int32)
     parts = np.zeros(4)
-    runs = np.empty((rows.size // SMALL + 2, 3), np.int64)
+    runs = np.empty((rows.size * each // SMALL + 2, 3), np.int64)
     found = 0
     odd = np.empty(rows.size, np.int32)
     odds = 0
@@ -263,7 +324,7 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
             found += 1
             continue
         column, at, bottom, top = _choose_split(
-            c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, count, seen
+            c_start, c_count, c_attr, c_low, c_high, rows, first, stop, reach, each, count, seen
         )
         left, right = first, first
         if column >= 0:
@@ -274,9 +335,9 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
             small = min(left - first, right - left)
             if right < stop:
                 small = min(small, stop - right)
-            if small < SMALL:
+            if small * each < SMALL:
                 peeled += 1
-                if keep_odd or small == 0 or peeled > rows.size // SMALL:
+                if keep_odd or small == 0 or peeled > rows.size * each // SMALL:
                     column = -1
         if column < 0:
             left, right = (first + stop) >> 1, stop
@@ -294,7 +355,7 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
             node_attr[kid + j] = -1
             if part_stop == part_first:
                 continue
-            if column >= 0 and part_stop - part_first < SMALL:
+            if column >= 0 and (part_stop - part_first) * each < SMALL:
                 for i in range(part_first, part_stop):
                     odd[odds] = rows[i]
                     odds += 1
@@ -311,6 +372,52 @@ def plan(c_start, c_count, c_attr, c_low, c_high, t, root, rows, reach, columns,
     return runs[:found], odd[:odds]
 
 
+@kernel
+def lead(c_start, c_count, c_attr, c_low, c_high, t, root, rows, leaf, number, low, high):
+    """The leaf below `root` that each of some rows belongs to, by the splits that are there.
+
+    `number` (by node, zero) receives how many come by, `low` and `high` (infinite, and minus
+    infinite) their hulls on the column of the split above.
+    """
+    kids, split, at, bottom, top = t.kid, t.split, t.at, t.bottom, t.top
+    for i in range(rows.size):
+        if i + AHEAD < rows.size:
+            prefetch(c_start, rows[i + AHEAD])
+            prefetch(c_count, rows[i + AHEAD])
+        row = rows[i]
+        k0 = np.int64(c_start[row])
+        k1 = k0 + np.int64(c_count[row])
+        coin = np.uint64(row)
+        node = np.int64(root)
+        kid = np.int64(kids[node])
+        while kid >= 0:
+            column = split[node]
+            if column < 0:  # as `descend` has it
+                coin = coin * _STIR + ONE
+                node = kid + np.int64(coin >> np.uint64(63))
+            else:
+                k = find(c_attr, k0, k1, column)
+                if k < 0:
+                    node = kid + 2
+                else:
+                    middle = centre_of(c_low[k], c_high[k], bottom[node], top[node])
+                    node = kid if middle <= at[node] else kid + 1
+                    low[node] = min(low[node], c_low[k])
+                    high[node] = max(high[node], c_high[k])
+            number[node] += 1
+            kid = np.int64(kids[node])
+        leaf[i] = node
+
+
+@kernel
+def deal(rows, leaf, place, out):
+    """Put rows behind those of their leaves that are there; `place`, by leaf, goes on."""
+    for i in range(rows.size):
+        node = leaf[i]
+        out[place[node]] = rows[i]
+        place[node] += 1
+
+
 # The position of a single set bit: a de Bruijn product looks it up without a loop.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _POSITION = np.zeros(64, np.int64)
@@ -322,9 +429,6 @@ for _i in range(64):
 def bit_number(bit):
     """The number of the only bit that is set."""
     return _POSITION[(bit * _DE_BRUIJN) >> np.uint64(58)]
-
-
-_STIR = np.uint64(0xD1342543DE82EF95)
 
 
 @kernel
@@ -431,9 +535,11 @@ def widen_hulls(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
 
 
 @kernel
-def expected_shares(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
-    """The share of events that each clause lets through, if values spread evenly over hulls."""
-    out = np.ones(rows.size)
+def expected_shares(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top, out):
+    """The share of events that each clause lets through, if values spread evenly over hulls.
+
+    `out` has ones.
+    """
     for i in range(rows.size):
         k0 = np.int64(c_start[rows[i]])
         for k in range(k0, k0 + np.int64(c_count[rows[i]])):
@@ -442,7 +548,6 @@ def expected_shares(c_start, c_count, c_attr, c_low, c_high, rows, bottom, top):
             if width > 0.0:
                 covered = min(c_high[k], top[a]) - max(c_low[k], bottom[a])
                 out[i] *= max(0.0, covered / width)
-    return out
 
 
 @kernel

@@ -68,8 +68,10 @@ def _empty_tree() -> Nodes:
     return nodes
 
 
-#: Rows that one core plans alone, and the branches that others are cut into.
-_ALONE, _BRANCHES = 65_536, 6
+#: Rows that one core plans alone, and of a branch that others are cut into: at least twice SMALL.
+_ALONE, _BRANCH = 65_536, 4096
+#: How many rows one of a sample stands for, by which branches are cut.
+_EACH = 32
 #: Pieces that work is cut into for each core.
 _PIECES = 4
 #: Tiles that may come before it is asked whether they are filled.
@@ -178,36 +180,32 @@ class TileTree(ABC):
         self._tiles = self._fresh_table()._replace(where=where)
         self._nodes = _empty_tree()
         self._used = 0
-        odd = self._plant(kernels.MAIN, rows, keep_odd=False)
-        if odd.size:
-            self._plant(kernels.ODD, odd, keep_odd=True)
+        runs, odd = self._plan(kernels.MAIN, rows, False, kernels.TILE)
+        if odd.size:  # housed together: tables that are full would be copied for a few more
+            more, _ = self._plan(kernels.ODD, odd, True, kernels.TILE)
+            more[:, 1:] += rows.size
+            rows, runs = np.concatenate([rows, odd]), np.concatenate([runs, more])
+        self._house(rows, runs)
         used = int(self._nodes.used[0])
         self._nodes = _resized(self._nodes, lambda array: array[:used].copy())
         self._looked = self._used
 
-    def _plant(self, node: int, rows: Rows, *, keep_odd: bool) -> Rows:
-        """Make a subtree of rows at a node; returns the odd ones left out."""
-        runs, odd = self._plan(node, rows, keep_odd, kernels.TILE)
-        self._house(rows, runs)
-        return odd
-
     def _plan(self, node: int, rows: Rows, keep_odd: bool, limit: int) -> tuple[Any, Rows]:
-        """Grow nodes below one for these rows: (runs, odd ones); large ones on all cores."""
+        """Grow nodes below one for these rows: (runs, odd ones); many on all cores."""
         if rows.size <= _ALONE:
             return self._split(node, rows, keep_odd, limit)
-        coarse, odd = self._split(node, rows, keep_odd, rows.size // _BRANCHES)
+        branches, odd = self._branch(node, rows, keep_odd)
         here, columns, reach = self._intervals(), self._store.columns, self._reach()
 
         def grow(branch: tuple[int, int, int]) -> tuple[Nodes, Any, Rows]:
             part = rows[branch[1] : branch[2]]
             nodes = _resized(_empty_tree(), lambda array: grown(array, _nodes_for(part.size)))
             nodes.used[0] = 1
-            found = kernels.plan(*here, nodes, 0, part, reach, columns, keep_odd, limit)
+            found = kernels.plan(*here, nodes, 0, part, reach, columns, keep_odd, limit, 1)
             return nodes, *found
 
         runs, odds = [], [odd]
         with ThreadPoolExecutor(parallel_threads()) as pool:
-            branches = [(int(b[0]), int(b[1]), int(b[2])) for b in coarse]
             for branch, (nodes, own, left_out) in zip(
                 branches, pool.map(grow, branches), strict=True
             ):
@@ -217,13 +215,87 @@ class TileTree(ABC):
                 odds.append(left_out)
         return np.concatenate(runs), np.concatenate(odds)
 
-    def _split(self, node: int, rows: Rows, keep_odd: bool, limit: int) -> tuple[Any, Rows]:
-        room = int(self._nodes.used[0]) + _nodes_for(rows.size)
+    def _branch(
+        self, node: int, rows: Rows, keep_odd: bool
+    ) -> tuple[list[tuple[int, int, int]], Rows]:
+        """Split rows (reordered in place) by a plan of a sample: branches, and odd ones.
+
+        Each row is looked at once, and not once a level.
+        """
+        sample = rows[::_EACH].copy()
+        self._split(node, sample, keep_odd, _BRANCH // _EACH, _EACH)
+        n, used = self._nodes, int(self._nodes.used[0])
+        here = self._intervals()
+        leaf = np.empty(rows.size, np.int32)
+        cuts = _cuts(rows.size)
+
+        def lead(start: int, stop: int) -> tuple[Any, F8, F8]:
+            number = np.zeros(used, np.int64)
+            low, high = np.full(used, np.inf), np.full(used, -np.inf)
+            kernels.lead(*here, n, node, rows[start:stop], leaf[start:stop], number, low, high)
+            return number, low, high
+
+        with ThreadPoolExecutor(parallel_threads()) as pool:
+            met = list(pool.map(lead, cuts[:-1], cuts[1:]))
+            numbers = np.array([number for number, _, _ in met])
+            total = numbers.sum(axis=0)
+            low = np.min([low for _, low, _ in met], axis=0)
+            high = np.max([high for _, _, high in met], axis=0)
+            leaves, odd_leaves = self._leaves(node, total, low, high, keep_odd)
+            ends = np.cumsum(total[leaves + odd_leaves])
+            place = np.zeros_like(numbers)
+            place[:, leaves + odd_leaves] = ends - total[leaves + odd_leaves]
+            place[1:] += np.cumsum(numbers[:-1], axis=0)
+            came = rows.copy()
+
+            def deal(start: int, stop: int, place: Any) -> None:
+                kernels.deal(came[start:stop], leaf[start:stop], place, rows)
+
+            list(pool.map(deal, cuts[:-1], cuts[1:], place))
+        stops = ends[: len(leaves)].tolist()
+        branches = [*zip(leaves, [0, *stops], stops, strict=False)]
+        return branches, rows[stops[-1] if stops else 0 :].copy()
+
+    def _leaves(
+        self, root: int, number: Any, low: F8, high: F8, keep_odd: bool
+    ) -> tuple[list[int], list[int]]:
+        """Leaves below a root, side by side: those that get branches, and those of odd rows.
+
+        By node: how many rows came by, and their hulls, which nodes have from now on.
+        """
+        n = self._nodes
+        leaves: list[int] = []
+        odd: list[int] = []
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            kid, column = int(n.kid[node]), int(n.split[node])
+            if kid < 0:
+                leaves.append(node)
+                continue
+            for j, below in enumerate(range(kid, kid + 3)):
+                few = column >= 0 and number[below] < kernels.SMALL
+                left_out = n.kid[below] < 0 and few and not keep_odd
+                if left_out and number[below]:
+                    odd.append(below)
+                there = number[below] > 0 and not left_out
+                if there:
+                    stack.append(below)
+                if column >= 0 and j < 2:
+                    n.attr[below] = column if there else -1
+                    n.low[below], n.high[below] = low[below], high[below]
+        return leaves, odd
+
+    def _split(
+        self, node: int, rows: Rows, keep_odd: bool, limit: int, each: int = 1
+    ) -> tuple[Any, Rows]:
+        room = int(self._nodes.used[0]) + _nodes_for(rows.size * each)
         self._nodes = _resized(self._nodes, lambda array: grown(array, room))
         columns = self._store.columns
         runs, odd = kernels.plan(
-            *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit
-        )
+            *self._intervals(), self._nodes, node, rows, self._reach(), columns, keep_odd, limit,
+            each,
+        )  # fmt: skip
         return runs, odd
 
     def _graft(self, node: int, branch: Nodes, runs: Any) -> Any:
@@ -311,7 +383,12 @@ def in_parallel(work: Callable[[int, int], None], count: int, least: int) -> Non
     if parts == 1:
         work(0, count)
         return
-    pieces = min(count, _PIECES * parts)  # a core that is busy elsewhere keeps nobody waiting
-    cuts = [count * i // pieces for i in range(pieces + 1)]
+    cuts = _cuts(count)
     with ThreadPoolExecutor(parts) as pool:
         list(pool.map(work, cuts[:-1], cuts[1:]))
+
+
+def _cuts(count: int) -> list[int]:
+    """Where so many are cut for all cores; one that is busy elsewhere keeps nobody waiting."""
+    pieces = min(count, _PIECES * parallel_threads())
+    return [count * i // pieces for i in range(pieces + 1)]

@@ -16,11 +16,12 @@ from nearcast.index.base import ClauseStore, Counters, EventBatch, EventStore, P
 from nearcast.index.layers import Boxes, Layer, Layered, LayerOptions
 from nearcast.index.pt_quadtree import kernels
 from nearcast.index.pt_quadtree.kernels import Cells
+from nearcast.index.pt_quadtree.pushing.kernels import pushed
 from nearcast.kernels.tokens import Entries
 
 __all__ = ["Division", "PTQuadtree", "Storage", "built", "check_cells", "division"]
 
-Storage: TypeAlias = Literal["leaves", "mx-cif"]
+Storage: TypeAlias = Literal["leaves", "mx-cif", "push-down"]
 
 
 class Division(NamedTuple):
@@ -30,6 +31,8 @@ class Division(NamedTuple):
     least_area: float
     most_copies: float
     once: bool
+    room: float
+    """Further places for a clause on average, to push it down into."""
 
 
 def division(leaf: int, least_area: float, most_copies: float, storage: Storage) -> Division:
@@ -41,11 +44,16 @@ def division(leaf: int, least_area: float, most_copies: float, storage: Storage)
             raise ValidationError(name, value, f"give a number, {least} or more")
     if storage not in get_args(Storage):
         raise ValidationError("storage", storage, f"give one of {', '.join(get_args(Storage))}")
-    return Division(leaf, float(least_area), float(most_copies), storage == "mx-cif")
+    room = most_copies - 1 if storage == "push-down" else 0
+    return Division(
+        leaf, float(least_area), float(most_copies), once=storage != "leaves", room=float(room)
+    )
 
 
 class PTQuadtree(Layered):
     """The quadtree, with lists in its leaves or, as MX-CIF, one place for each clause.
+
+    "push-down" is MX-CIF with room for copies: `most_copies` places for a clause on average.
 
     A node with more than `leaf` clauses is divided unless its area is at most `least_area`
     or its children would hold more than `most_copies` times as many. A match costs the
@@ -81,8 +89,14 @@ class PTQuadtree(Layered):
 
 def built(entries: Entries, how: Division) -> Cells:
     """The quadtree over entries. Linear in copies and their tokens."""
-    cell, child, start, item, head, edge, lists, items, extent = kernels.build(
-        entries.box, entries.start, entries.token, *how
+    cell, child, start, item, extent = kernels.build(
+        entries.box, how.leaf, how.least_area, how.most_copies, how.once
+    )
+    room = int(how.room * entries.row.size)
+    if room:
+        start, item = pushed(entries.box, cell, child, start, item, extent, room)
+    head, edge, lists, items = kernels.described(
+        entries.box, entries.start, entries.token, cell, child, start, item
     )
     cover, rest, pivot = kernels.token_sets(child, start, item, entries.start, entries.token)
     return Cells(cell, child, start, item, head, edge, lists, items, cover, rest, pivot, extent)
@@ -107,7 +121,7 @@ def check_cells(cells: Cells, entries: Entries, how: Division) -> None:
         assert cells.items[node] == items.size + sum(int(cells.items[c]) for c in children)
         assert cells.lists[node] == (items.size > 0) + sum(int(cells.lists[c]) for c in children)
     assert bool((stored >= 1).all())
-    assert not how.once or bool((stored == 1).all())
+    assert not how.once or stored.sum() <= stored.size + int(how.room * stored.size)
     _check_pivots(cells, entries, 0, set())
     if nodes > 1:
         _check_pivots(cells, entries, 1, set())

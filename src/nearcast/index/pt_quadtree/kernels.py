@@ -71,15 +71,15 @@ class Cells(NamedTuple):
 
 
 @kernel
-def build(box, start, token, leaf, least_area, most_copies, once):
-    """(cell, child, start, item, head, edge, lists, items, extent): the tree without its sets.
+def build(box, leaf, least_area, most_copies, once):
+    """(cell, child, start, item, extent): the tree, its cells and lists.
 
     A node is divided if its list has more than `leaf` items and its cell (within the
     extent) an area above `least_area`; not if the children's lists would be more than
     `most_copies` times as long in all. An item whose box covers the whole cell stays where
     it is. With `once` (MX-CIF) an item goes down only while one child holds all of it.
     """
-    n = start.size - 1
+    n = box.shape[0]
     extent = np.array([np.inf, np.inf, -np.inf, -np.inf])
     placed = 0
     for i in range(n):
@@ -135,7 +135,7 @@ def build(box, start, token, leaf, least_area, most_copies, once):
         if split:
             for k in range(a, b):
                 i = now[k]
-                parts = _parts(box, i, x0, y0, x1, y1, cx, cy, once)
+                parts = parts_of(box, i, x0, y0, x1, y1, cx, cy, once)
                 wide, high = (
                     (box[i, 2] - box[i, 0]) / (x1 - x0),
                     (box[i, 3] - box[i, 1]) / (y1 - y0),
@@ -169,19 +169,29 @@ def build(box, start, token, leaf, least_area, most_copies, once):
             cell[count + q, 3] = cy if low_y == 0 else cell[node, 3]
             first[count + q] = used_later
             for k in range(a, b):
-                if _parts(box, now[k], x0, y0, x1, y1, cx, cy, once) >> q & 1:
+                if parts_of(box, now[k], x0, y0, x1, y1, cx, cy, once) >> q & 1:
                     later[used_later] = now[k]
                     used_later += 1
             last[count + q] = used_later
         for k in range(a, b):
-            if _parts(box, now[k], x0, y0, x1, y1, cx, cy, once) == 0:
+            if parts_of(box, now[k], x0, y0, x1, y1, cx, cy, once) == 0:
                 item[used] = now[k]
                 used += 1
         count += 4
         node += 1
         starts[node] = used
-    head = np.empty(used, np.int32)
-    edge = np.empty(used, np.uint8)
+    return (
+        cell[:count].copy(), child[:count].copy(), starts[: count + 1].copy(),
+        item[:used].copy(), extent,
+    )  # fmt: skip
+
+
+@kernel
+def described(box, start, token, cell, child, starts, item):
+    """(head, edge, lists, items): what a tree knows of its lists without looking into them."""
+    head = np.empty(item.size, np.int32)
+    edge = np.empty(item.size, np.uint8)
+    count = child.size
     for node in range(count):
         for k in range(starts[node], starts[node + 1]):
             i = item[k]
@@ -199,14 +209,11 @@ def build(box, start, token, leaf, least_area, most_copies, once):
             for q in range(child[node], child[node] + 4):
                 lists[node] += lists[q]
                 items[node] += items[q]
-    return (
-        cell[:count].copy(), child[:count].copy(), starts[: count + 1].copy(),
-        item[:used].copy(), head, edge, lists, items, extent,
-    )  # fmt: skip
+    return head, edge, lists, items
 
 
 @kernel
-def _parts(box, i, x0, y0, x1, y1, cx, cy, once):
+def parts_of(box, i, x0, y0, x1, y1, cx, cy, once):
     """Bit q is set if box i goes to child q; 0 if it stays."""
     left, right = box[i, 0] < cx, box[i, 2] >= cx
     below, above = box[i, 1] < cy, box[i, 3] >= cy

@@ -16,7 +16,14 @@ from nearcast.model.codec.events import (
     events_from_json,
     events_to_json,
 )
-from nearcast.model.codec.features import feature_from_json, feature_to_json
+from nearcast.model.codec.features import (
+    feature_from_json,
+    feature_to_json,
+    fence_from_feature,
+    fence_to_feature,
+    subscription_from_feature,
+    subscription_to_feature,
+)
 from nearcast.model.codec.fences import (
     fence_from_json,
     fence_to_json,
@@ -65,13 +72,17 @@ __all__ = [
     "events_to_json",
     "feature_from_json",
     "feature_to_json",
+    "fence_from_feature",
     "fence_from_json",
+    "fence_to_feature",
     "fence_to_json",
     "fences_from_arrow",
     "fences_from_json",
     "fences_to_arrow",
     "fences_to_json",
+    "subscription_from_feature",
     "subscription_from_json",
+    "subscription_to_feature",
     "subscription_to_json",
     "subscriptions_from_arrow",
     "subscriptions_from_json",

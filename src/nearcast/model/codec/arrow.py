@@ -292,8 +292,11 @@ def events_to_arrow(events: Iterable[Event]) -> Table:
 
 
 def subscriptions_to_arrow(subscriptions: Iterable[Subscription]) -> Table:
-    """A table of subscriptions; filters stay text, so `intervals` is null."""
+    """A table of subscriptions; filters stay text, so `intervals` is null. Terms are refused."""
     rows = list(subscriptions)
+    for each in rows:
+        if each.terms is not None:
+            raise ValidationError("terms", each.terms, "they have no columns: use JSON")
     columns: dict[str, Any] = {
         "id": pa.array([each.id for each in rows], pa.string()),
         "subscriber": pa.array([each.subscriber for each in rows], pa.string()),

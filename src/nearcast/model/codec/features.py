@@ -1,8 +1,10 @@
-"""Events as GeoJSON Features: the same members as in CloudEvents, on one level.
+"""Events, subscriptions and fences as GeoJSON Features: the members they have as JSON elsewhere.
 
-A Feature's `id` is the event's, its properties the attributes; `source`, `time` (the event's
-`end`), `expirytime` (its `expires`), `start`, `keywords` and `text` are foreign members.
-docs/wire.md shows one.
+An event: a Feature's `id` is the event's, its properties the attributes; `source`, `time` (the
+event's `end`), `expirytime` (its `expires`), `start`, `keywords` and `text` are foreign members.
+A subscription or fence: the geometry is its region, its properties are all else; of a circle
+the geometry is the centre and `radius_m` a property, and a region that follows is `region`.
+docs/wire.md shows them.
 """
 
 from __future__ import annotations
@@ -12,11 +14,22 @@ from typing import Any
 
 from nearcast.errors import ValidationError
 from nearcast.model.codec.events import EVENT_SOURCE, EVENT_TYPE, event_from_json, event_to_json
-from nearcast.model.codec.places import members
+from nearcast.model.codec.fences import fence_from_json, fence_to_json
+from nearcast.model.codec.places import members, refuse_unknown
+from nearcast.model.codec.subscriptions import subscription_from_json, subscription_to_json
 from nearcast.model.events import Event
+from nearcast.model.fences import Fence
 from nearcast.model.geometry import Point, Space, check_space
+from nearcast.model.subscriptions import Subscription
 
-__all__ = ["feature_from_json", "feature_to_json"]
+__all__ = [
+    "feature_from_json",
+    "feature_to_json",
+    "fence_from_feature",
+    "fence_to_feature",
+    "subscription_from_feature",
+    "subscription_to_feature",
+]
 
 _OUTSIDE = ("source", "time", "expirytime")
 _PLAIN = {"type", "id", "geometry", "properties", *_OUTSIDE}
@@ -84,3 +97,74 @@ def feature_from_json(given: object, *, space: Space = "globe") -> Event:
         raise ValidationError(
             error.field.removeprefix("data."), error.value, error.remedy
         ) from None
+
+
+# --- subscriptions and fences ---------------------------------------------------------------
+
+
+def subscription_to_feature(subscription: Subscription) -> dict[str, Any]:
+    """The subscription as a GeoJSON Feature, to be seen on a map."""
+    return _feature_of(subscription_to_json(subscription))
+
+
+def subscription_from_feature(given: object, *, space: Space = "globe") -> Subscription:
+    """The subscription of a Feature; a whole number as `id` is taken as its digits."""
+    return subscription_from_json(_said_by(given), space=space)
+
+
+def fence_to_feature(fence: Fence) -> dict[str, Any]:
+    """The fence as a GeoJSON Feature."""
+    return _feature_of(fence_to_json(fence))
+
+
+def fence_from_feature(given: object, *, space: Space = "globe") -> Fence:
+    """The fence of a Feature."""
+    return fence_from_json(_said_by(given), space=space)
+
+
+def _feature_of(said: dict[str, Any]) -> dict[str, Any]:
+    id, region = said.pop("id"), said.pop("region", None)
+    said.pop("types", None)  # there is one
+    kind = None if region is None else region["type"]
+    geometry = None
+    if kind == "Circle":
+        geometry = {"type": "Point", "coordinates": region["coordinates"]}
+        said["radius_m"] = region["radius_m"]
+    elif kind == "Around":
+        said["region"] = region
+    elif kind is not None:
+        geometry = region
+    return {"type": "Feature", "id": id, "geometry": geometry, "properties": said}
+
+
+def _said_by(given: object) -> dict[str, Any]:
+    """A Feature as the JSON of a thing."""
+    feature = members(given, "feature", "a GeoJSON Feature")
+    refuse_unknown(feature, ("type", "id", "geometry", "properties", "bbox"), "")
+    if feature.get("type") != "Feature":
+        raise ValidationError("type", feature.get("type"), 'give "Feature"')
+    properties = feature.get("properties")
+    said = {} if properties is None else dict(members(properties, "properties", "an object"))
+    if said.get("id", feature.get("id")) != feature.get("id"):
+        raise ValidationError("properties.id", said["id"], "a Feature has its id beside `type`")
+    id = feature.get("id")
+    said["id"] = str(id) if isinstance(id, int) and not isinstance(id, bool) else id
+    geometry, radius_m = feature.get("geometry"), said.pop("radius_m", None)
+    if geometry is None and radius_m is None:
+        return said
+    if said.get("region") is not None:
+        raise ValidationError(
+            "properties.region", said["region"], "it has a geometry: leave it out"
+        )
+    place = members(geometry, "geometry", "a GeoJSON geometry")
+    kind = place.get("type")
+    if kind != "Point" and radius_m is None:
+        return said | {"region": place}
+    if kind != "Point" or radius_m is None:
+        raise ValidationError(
+            "properties.radius_m",
+            radius_m,
+            "a circle is a Point and its radius_m; others have none",
+        )
+    circle = {"type": "Circle", "coordinates": place.get("coordinates"), "radius_m": radius_m}
+    return said | {"region": circle}

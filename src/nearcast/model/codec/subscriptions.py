@@ -1,7 +1,8 @@
 """Subscriptions as JSON, in the shape of the CloudEvents Subscriptions API.
 
 What is wanted: `filters` (all must hold; the dialects `cql2`, `all`, `any` and `not`), and our
-own members `subscriber`, `keywords` and `region`. `config` holds `subscriptionExpireTime`.
+own members `subscriber`, `keywords` and `region`. `config` says when it ends, and on what terms
+somebody is told (`nearcast.model.codec.config`).
 Where it goes: `sink`, `protocol` and `protocolsettings`, which a `Subscription` does not have:
 `delivery_from_json` reads them. docs/wire.md shows one.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nearcast.clock import Micros, format_micros
 from nearcast.errors import ValidationError
-from nearcast.model.codec.events import EVENT_TYPE, batch, time_from_json, words_from_json
+from nearcast.model.codec.config import config_from_json, config_to_json
+from nearcast.model.codec.events import EVENT_TYPE, batch, words_from_json
 from nearcast.model.codec.places import members, refuse_unknown, region_from_json, region_to_json
 from nearcast.model.events import check_text
 from nearcast.model.filters import Filter
@@ -30,7 +31,6 @@ __all__ = [
 
 _DELIVERY = ("sink", "protocol", "protocolsettings")
 _MEMBERS = ("id", "types", "subscriber", "filters", "keywords", "region", "config", *_DELIVERY)
-_EXPIRY = "subscriptionExpireTime"
 #: Deeper nesting of all, any and not than people write; it bounds the recursion.
 _DEEPEST = 16
 
@@ -51,8 +51,8 @@ def subscription_to_json(
         given["keywords"] = sorted(subscription.keywords)
     if subscription.region is not None:
         given["region"] = region_to_json(subscription.region)
-    if subscription.expires is not None:
-        given["config"] = {_EXPIRY: format_micros(subscription.expires)}
+    if config := config_to_json(subscription.expires, subscription.terms):
+        given["config"] = config
     return given | delivery_from_json(delivery or {})
 
 
@@ -67,13 +67,15 @@ def subscription_from_json(given: object, *, space: Space = "globe") -> Subscrip
         )
     delivery_from_json({name: wanted[name] for name in _DELIVERY if name in wanted})
     region = wanted.get("region")
+    expires, terms = config_from_json(wanted.get("config"))
     return Subscription(
         id=wanted.get("id"),  # type: ignore[arg-type]  # the constructor checks it
         subscriber=wanted.get("subscriber"),
         where=_where(wanted.get("filters")),
         keywords=words_from_json(wanted.get("keywords"), "keywords"),
         region=None if region is None else region_from_json(region, space, "region"),
-        expires=_expires(wanted.get("config")),
+        expires=expires,
+        terms=terms,
     )
 
 
@@ -104,14 +106,6 @@ def delivery_from_json(given: object) -> dict[str, Any]:
     if settings is not None:
         members(settings, "protocolsettings", "an object")
     return {name: value for name, value in wanted.items() if value is not None}
-
-
-def _expires(given: object) -> Micros | None:
-    if given is None:
-        return None
-    config = members(given, "config", "an object")
-    refuse_unknown(config, (_EXPIRY,), "config")
-    return time_from_json(config.get(_EXPIRY), f"config.{_EXPIRY}")
 
 
 def _where(given: object) -> Any:

@@ -21,6 +21,8 @@ _MOST_DIMS = 24
 _NO_PACK: tuple[tuple[Any, ...], Any] = (None,) * 4, None
 #: Events up to which it is asked whether they have brought columns without codes.
 _FEW = 131_072
+#: Events that any clause is done with in less time than it takes to get the GIL back.
+_BRIEF = 1 << 15
 # A subscription's region covers little of the map, its other intervals much of a domain.
 _REACH = np.array([0.03, 0.03, 0.35])
 
@@ -111,7 +113,7 @@ class EventTiles(TileTree):
         """Give a node a tile, make its tile anew for what came since, or split a full one."""
         kid = int(self._nodes.kid[node])
         if kid == NOTHING:
-            self._plant(node, np.empty(0, np.int32), keep_odd=True)
+            self._house(np.empty(0, np.int32), np.array([[node, 0, 0]], np.int64))
             return
         tile = -1 - kid
         rows: Rows = rows_of_tile(self._tiles.alive, self._tiles.rows, tile)
@@ -169,7 +171,9 @@ class EventTiles(TileTree):
         """Walk down with one clause."""
         first = int(clauses.start[row])
         tables = self._events.table, self._nodes, self._tiles, self._columns
-        found: Rows = kernels.match_clause(
+        brief = len(self._events) <= _BRIEF
+        match = kernels.match_clause_briefly if brief else kernels.match_clause
+        found: Rows = match(
             self._pack_of(*tables), clauses.attr, clauses.low, clauses.high,
             first, first + int(clauses.count[row]), now, self._events.columns, counters,
         )  # fmt: skip

@@ -113,7 +113,7 @@ def _fit(c_start, c_count, c_attr, c_low, c_high, t, shelf, rows, runs, count, s
 @kernel
 def _fill_tile(
     c_start, c_count, c_attr, c_low, c_high, t, tile, rows, first, stop,
-    dim_of, begun, ended, has, weight,
+    dim_of, begun, ended, open_, has, weight,
 ):  # fmt: skip
     """Make a tile of at most 512 rows anew; `dim_of` has the shelf's column numbers.
 
@@ -128,8 +128,9 @@ def _fill_tile(
     bits, codes, t_rows, where = t.bits, t.codes, t.rows, t.where
     dim_low, dim_scale, rest = t.dim_low, t.dim_scale, t.rest
     stride = stride_of(codes)
-    begun[:dims] = 0
-    ended[:dims] = 0
+    for d in range(dims):
+        begun[d, : null_cell(d)] = 0
+        ended[d, : null_cell(d)] = 0
     has[:dims] = 0
     weight[:dims] = 0
     t.alive[tile] = 0
@@ -141,7 +142,9 @@ def _fill_tile(
             ahead = np.int64(c_start[rows[i + AHEAD]])
             prefetch(c_attr, ahead)
             prefetch(c_low, ahead)
+            prefetch(c_low, ahead + 8)
             prefetch(c_high, ahead)
+            prefetch(c_high, ahead + 8)
         row = rows[i]
         position = i - first
         word = position >> 6
@@ -189,15 +192,18 @@ def _fill_tile(
     t.asked[tile] = asked
     for d in range(dims):
         null = null_cell(d)
+        line = column_start(d) + slot
         for w in range(WORDS):
-            none = ~has[d, w]
-            open_ = np.uint64(0)
-            k = column_start(d) + slot + w
-            for cell in range(null):
-                open_ |= begun[d, cell, w]
-                bits[shelf, k + cell * LINE] = open_ | none
-                open_ &= ~ended[d, cell, w]
-            bits[shelf, k + null * LINE] = none
+            open_[w] = 0
+            has[d, w] = ~has[d, w]
+        for cell in range(null):
+            for w in range(WORDS):
+                within = open_[w] | begun[d, cell, w]
+                bits[shelf, line + w] = within | has[d, w]
+                open_[w] = within & ~ended[d, cell, w]
+            line += LINE
+        for w in range(WORDS):
+            bits[shelf, line + w] = has[d, w]
 
 
 @kernel
@@ -215,6 +221,7 @@ def fill(c, t, kid, rows, runs, tiles, fits, columns):
     dim_of = np.full(columns, -1, np.int32)
     begun = np.empty((most, FINER * CELLS, WORDS), np.uint64)
     ended = np.empty((most, FINER * CELLS, WORDS), np.uint64)
+    open_ = np.empty(WORDS, np.uint64)
     has = np.empty((most, WORDS), np.uint64)
     weight = np.empty(most, np.int64)
     i = 0
@@ -234,7 +241,7 @@ def fill(c, t, kid, rows, runs, tiles, fits, columns):
             tile = np.int64(tiles[r])
             _fill_tile(
                 c_start, c_count, c_attr, c_low, c_high, t, tile, rows, runs[r, 1], runs[r, 2],
-                dim_of, begun, ended, has, weight,
+                dim_of, begun, ended, open_, has, weight,
             )  # fmt: skip
             kid[runs[r, 0]] = -1 - tile
             t.leaf[tile] = runs[r, 0]

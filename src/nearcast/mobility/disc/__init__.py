@@ -6,7 +6,7 @@ Elaps' grid methods leave out every cell that comes within r of an event; a subs
 own cell is among them reports at every step. Here the client tests the nearest discs itself,
 so crossing a disc's border is a delivery and nothing else. The outer border is chosen by
 the messages that deliver nothing: leaving the region, and events that arrive in the impact
-region (`kernels.extra_rate`). The region is longer ahead than behind, as far as the
+region (`extra_rate`). The region is longer ahead than behind, as far as the
 subscriber's own turns say.
 """
 
@@ -16,11 +16,22 @@ import math
 
 import numpy as np
 
-from nearcast.mobility import kernels
+from nearcast.mobility.disc.kernels import drawn
 from nearcast.mobility.forms import stamp_bars
 from nearcast.mobility.grid import Grid, fits, local_window
+from nearcast.mobility.impact_region import CellImpact
+from nearcast.mobility.kernels import (
+    add_bars,
+    bar_gaps,
+    best_shape,
+    both_ways,
+    grow,
+    stamp_of,
+    touched,
+    touched_bars,
+)
 from nearcast.mobility.plane import EARTH_RADIUS_M, FARTHEST_M, Plane
-from nearcast.mobility.safe_region import Bar, Disc, single_bar, single_disc
+from nearcast.mobility.safe_region import Bar, Cells, Disc, single_bar, single_disc
 from nearcast.mobility.situation import (
     Built,
     Drawn,
@@ -35,7 +46,7 @@ from nearcast.mobility.situation import (
     slack,
     states_of,
 )
-from nearcast.mobility.statistics import TURNS
+from nearcast.mobility.statistics import TURNS, Field
 
 __all__ = ["MOST_DISCS", "build"]
 
@@ -69,8 +80,7 @@ def _built(s: Situation, look: Look) -> Built:
     directed = s.heading is not None and s.speed > 0
     cosine, weight = (_COSINE, s.turns) if directed else (_NO_TURNS, _FULL)
     shapes = _ECCENTRICITIES if directed else _ECCENTRICITIES[:1]
-    place = np.array([s.x]), np.array([s.y])
-    density = float(s.rates(*place)[0])
+    density = _density(s)
     least = max(s.grain / 64, s.speed * 0.5)
     most = min(max(64 * s.scale, 600 * s.speed), FARTHEST_M / 12)
     if s.space == "planar":
@@ -80,7 +90,7 @@ def _built(s: Situation, look: Look) -> Built:
         if crowd is None:
             crowd = _crowd(look(s.x, s.y, look_to + s.radius), look_to + s.radius)
         deliveries = 2 * s.breadth * s.speed * crowd
-        e, size, _ = kernels.best_shape(
+        e, size, _ = best_shape(
             s.speed, density, s.breadth, deliveries, cosine, weight, shapes, least, most
         )
         e, size = _bounded(float(e), float(size), most)
@@ -89,6 +99,13 @@ def _built(s: Situation, look: Look) -> Built:
             return best
         look_to, crowd = 2 * look_to, None
     return ball(s, look, most)
+
+
+def _density(s: Situation) -> float:
+    """What may arrive where the subscriber is."""
+    if isinstance(s.rates, Field):
+        return s.rates.at(s.x, s.y)
+    return float(s.rates(np.array([s.x]), np.array([s.y]))[0])
 
 
 def _crowd(seen: Obstacles, radius: float) -> float:
@@ -120,8 +137,11 @@ def _attempt(
         if (crowded or coarse) and size > s.grain / 32 and tries + 1 < _ROUNDS:
             size /= 2
             continue
-        built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), e, deliveries,
-                                 cosine, weight, centre, limit, more)  # fmt: skip
+        rest = e, deliveries, cosine, weight, centre, limit, more
+        if isinstance(s.rates, Field) and not (s.forms or seen.shapes or seen.formed):
+            built, at_limit = _drawn(s, s.rates, grid, seen, *rest)
+        else:
+            built, at_limit = _grown(s, grid, on_map(seen, grid.plane, more), *rest)
         built = built._replace(crowd=_crowd(seen, far))
         if not at_limit or size * 2 > most:
             return built
@@ -153,6 +173,30 @@ def _window(
     return local_window(plane, *centre, outer, cell), centre, known
 
 
+def _drawn(
+    s: Situation, field: Field, grid: Grid, seen: Obstacles, e: float, deliveries: float,
+    cosine: np.ndarray, weight: np.ndarray, centre: tuple[float, float], limit: float, more: float,
+) -> tuple[Built, bool]:  # fmt: skip
+    """What `_grown` does, where all obstacles are points: in one call."""
+    plane, cell = grid.plane, grid.cell
+    globe, *tip = plane.frame
+    safe, runs, sent, impact, at_limit = drawn(
+        globe, *tip, plane.stretch, grid.x0, grid.y0, cell, grid.columns, grid.rows,
+        *plane.to_map(s.x, s.y), seen.x, seen.y, seen.reach, more, MOST_DISCS, field, *s.ahead, e,
+        s.radius, s.speed, deliveries, cosine, weight, -1.0 if s.beta is None else s.beta, *centre,
+        limit - cell, _MOST_CELLS,
+    )  # fmt: skip
+    left, low, side, starts, stops = runs
+    shape = Cells(plane, grid.x0, grid.y0, cell, 0, (), ())
+    if safe:
+        shape = Cells(
+            plane, grid.x0 + left * cell, grid.y0 + low * cell, cell, (side - 1).bit_length(),
+            tuple(starts.tolist()), tuple(stops.tolist()), tuple(map(tuple, sent.tolist())),
+        )  # fmt: skip
+    size = math.sqrt(safe / math.pi) * cell
+    return Built(shape, CellImpact.framed(grid, *impact), size), bool(at_limit)
+
+
 def _grown(
     s: Situation, grid: Grid, seen: Drawn, e: float, deliveries: float,
     cosine: np.ndarray, weight: np.ndarray, centre: tuple[float, float], limit: float, more: float,
@@ -162,7 +206,7 @@ def _grown(
     state = states_of(grid, seen, MOST_DISCS, MOST_DISCS)
     stamp = _stamp(s, grid, more)
     beta = -1.0 if s.beta is None else s.beta
-    safe, impact, at_limit = kernels.grow(
+    safe, impact, at_limit = grow(
         grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, u, v, state, stamp,
         rates_on(grid, s.rates), 2, *s.ahead, e, s.radius, s.speed, deliveries, cosine, weight,
         beta, *centre, limit - grid.cell, _MOST_CELLS,
@@ -175,22 +219,22 @@ def _grown(
 def _stamp(s: Situation, grid: Grid, more: float) -> np.ndarray:
     """Where events may be that somebody in a cell is told of, cell by cell."""
     plane, cell = grid.plane, grid.cell
-    whole = kernels.stamp_of(s.radius * plane.stretch + more, cell)
+    whole = stamp_of(s.radius * plane.stretch + more, cell)
     if not s.forms:
-        return kernels.both_ways(whole)  # type: ignore[no-any-return]
+        return both_ways(whole)  # type: ignore[no-any-return]
     stamp = np.tile(np.array([1, 0], np.int64), (whole.size, 1))
     rest = -1.0 if s.round_radius is None else s.round_radius
     if rest >= 0.0:
-        inner = kernels.both_ways(kernels.stamp_of(rest * plane.stretch + more, cell))
+        inner = both_ways(stamp_of(rest * plane.stretch + more, cell))
         rim = (whole.size - len(inner)) // 2
         stamp[rim : rim + len(inner)] = inner
     for form in s.forms:
         bars = stamp_bars(form, plane)
         if bars is None:
-            return kernels.both_ways(whole)  # type: ignore[no-any-return]
+            return both_ways(whole)  # type: ignore[no-any-return]
         bars = bars.copy()
         bars[:, 4] += more
-        kernels.add_bars(stamp, bars, cell)
+        add_bars(stamp, bars, cell)
     return stamp
 
 
@@ -203,7 +247,7 @@ def _nearest_first(seen: Drawn, u: float, v: float) -> Drawn:
 def _sorted_bars(bars: np.ndarray, u: float, v: float) -> np.ndarray:
     if not len(bars):
         return bars
-    nearest: np.ndarray = bars[np.argsort(kernels.bar_gaps(bars, u, v), kind="stable")]
+    nearest: np.ndarray = bars[np.argsort(bar_gaps(bars, u, v), kind="stable")]
     return nearest
 
 
@@ -216,10 +260,10 @@ def _touching(
     where = (grid.x0, grid.y0, grid.cell, grid.columns, grid.rows, safe)
     chosen = np.stack([seen.x[:MOST_DISCS], seen.y[:MOST_DISCS], seen.reach[:MOST_DISCS]], axis=1)
     if len(chosen):
-        chosen = chosen[kernels.touched(*where, *(column.copy() for column in chosen.T))]
+        chosen = chosen[touched(*where, *(column.copy() for column in chosen.T))]
     others = np.concatenate([seen.bars[:MOST_DISCS], seen.solids[:MOST_DISCS]])
     if len(others):
-        others = others[kernels.touched_bars(*where, others)]
+        others = others[touched_bars(*where, others)]
     return (
         tuple(single_disc((x, y, r)) for x, y, r in chosen.tolist()),
         tuple(single_bar((ax, ay, bx, by, r)) for ax, ay, bx, by, r in others.tolist()),
