@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import repeat
+from itertools import chain, repeat
 from math import isnan, nan
 from operator import attrgetter, itemgetter, methodcaller
 from types import NoneType
@@ -31,7 +31,8 @@ _MOST = 240  # bytes of an event above which it takes more room than a digest by
 _positive = (0.0).__add__  # a number as a float that is not −0.0
 
 _attributes, _keywords, _location = map(attrgetter, ("attributes", "keywords", "location"))
-_corner, _values = attrgetter("x", "y"), methodcaller("values")
+_start, _end, _expires, _x, _y = map(attrgetter, ("start", "end", "expires", "x", "y"))
+_values = methodcaller("values")
 
 Pick: TypeAlias = Callable[[Mapping[str, Any]], Sequence[Any]]
 #: Digests of some events, made or to be made.
@@ -119,24 +120,30 @@ class Packed:
 
 
 def _packed(events: Sequence[Event]) -> bytes | None:
-    """All that some events say beside their ids; None where marshal would not write it."""
-    names, values = (
-        [*map(tuple, map(_attributes, events))],
-        [*map(tuple, map(_values, map(_attributes, events)))],
-    )
-    forms: Any = names[0] if _alike(names) else names
+    """All that some events say beside their ids; None where marshal would not write it.
+
+    By columns: a tuple for each event would keep the garbage collector busy.
+    """
+    every = [*map(_attributes, events)]
+    names = tuple(every[0])
+    forms: Any = names
+    if all(map(names.__eq__, map(tuple, every))):
+        values: Any = [*chain.from_iterable(map(_values, every))]
+    else:
+        forms, values = [*map(tuple, every)], [*map(tuple, map(_values, every))]
     words: Any = [*map(_keywords, events)]
     words = words if any(words) else None
     places: Any = [*map(_location, events)]
     kinds = {*map(type, places)}
     if kinds <= {Point}:
-        places = [*map(_corner, places)]
+        places = [*map(_x, places)], [*map(_y, places)]
     elif kinds == {NoneType}:
         places = None
     else:
         return None
+    times = [[*map(of, events)] for of in (_start, _end, _expires)]
     try:
-        return marshal.dumps((forms, values, words, places, [*map(_times, events)]), _PLAIN)
+        return marshal.dumps((forms, values, words, places, times), _PLAIN)
     except ValueError:  # of a class of somebody's own
         return None
 
@@ -144,17 +151,16 @@ def _packed(events: Sequence[Event]) -> bytes | None:
 def _unpacked(said: bytes) -> list[Event]:
     """The events, under other ids."""
     forms, values, words, places, times = marshal.loads(said)
+    if isinstance(forms, tuple):  # one for all
+        size = len(forms)
+        values = [values[row * size : (row + 1) * size] for row in range(len(times[0]))]
     every = forms if isinstance(forms, list) else repeat(forms)
     found: list[Event] = []
-    for row, (names, given, when) in enumerate(zip(every, values, times, strict=False)):
-        at = None if places is None else Point(*places[row])
+    for row, (names, given, *when) in enumerate(zip(every, values, *times, strict=False)):
+        at = None if places is None else Point(places[0][row], places[1][row])
         attributes = dict(zip(names, given, strict=True))
         found.append(Event("-", attributes, () if words is None else words[row], at, *when))
     return found
-
-
-def _alike(values: list[Any]) -> bool:
-    return values.count(values[0]) == len(values)
 
 
 def contents_of(events: Sequence[Event]) -> list[bytes]:

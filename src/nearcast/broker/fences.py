@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, starmap
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nearcast.broker.live import LiveEvents
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.errors import ValidationError
 from nearcast.fences import Crossing, Positions, Watch
+from nearcast.fences.groups import Object
 from nearcast.fences.saved import KnownFence, KnownObject, Saved
 from nearcast.fences.watch import MAX_OBJECTS, Foreseen
 from nearcast.model.events import Event
@@ -27,7 +28,16 @@ _MOST_PLACES = 10_000
 
 #: Who, where, and the heading if one was said.
 _Move: TypeAlias = tuple[str, Point, float | None]
+#: At one moment losses come after everything else.
+_LAST = 2**62
 _end = attrgetter("end")
+
+
+class _Loss(NamedTuple):
+    """Somebody knows that an object is lost."""
+
+    attribute: str
+    object: Object
 
 
 class Fences:
@@ -47,7 +57,7 @@ class Fences:
         self._live = live
         self._coming: dict[str, Fence] = {}
         """Those that are held, and not in the watch yet; of the others it has all there is."""
-        self._held: list[tuple[Micros, int, Event | Fence | _Move]] = []
+        self._held: list[tuple[Micros, int, Event | Fence | _Move | _Loss]] = []
         self._waiting: dict[str, Event] = {}
         """Live events that are held."""
         self._ends: dict[str, Micros] = {}
@@ -138,7 +148,8 @@ class Fences:
         if self._remembers:
             self._begun.append(fence.id)
         self._watch.reach(self._before, self._closed)
-        return self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
+        told = self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
+        return told if fence.terms is None or fence.terms.initial_event else []
 
     def _matching(self, wanted: Subscription, now: Micros | None) -> Iterator[tuple[Micros, Event]]:
         """Live events that have had their turn, in the order of arrival."""
@@ -235,9 +246,17 @@ class Fences:
             self._said.pop(oldest, None)
         return facing
 
-    def _keep(self, moment: Micros, what: Event | Fence | _Move) -> None:
+    def _keep(self, moment: Micros, what: Event | Fence | _Move | _Loss) -> None:
         self._received += 1
-        heappush(self._held, (moment, self._received, what))
+        number = self._received + (_LAST if isinstance(what, _Loss) else 0)
+        heappush(self._held, (moment, number, what))
+
+    def lose(self, attribute: str, who: Object, now: Micros) -> Sequence[Crossing]:
+        """An object is lost now, and everything that was due by now has happened."""
+        if self._hold:
+            self._keep(now, _Loss(attribute, who))
+            return []
+        return self._watch.lose(attribute, who, now)
 
     # -- time ------------------------------------------------------------------------
 
@@ -256,6 +275,9 @@ class Fences:
         if not self._held or self._held[0][0] > moment:
             return self._watch.advance(moment + 1)
         at, _, what = heappop(self._held)
+        if isinstance(what, _Loss):
+            due = self._watch.advance(at + 1)
+            return [*due, *self._watch.lose(*what, at)]
         self._watch.reach(at)
         if isinstance(what, Event):
             if self._waiting.get(what.key) is what:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
-from itertools import chain, count, repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TypeAlias
 
+from nearcast.broker.seats import Found
 from nearcast.clock import Micros
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
@@ -24,65 +24,77 @@ _MOST_OVER = 512
 _MANY, _EACH = 64, 16
 _SOME = 512  # events that go past at a time
 
-#: Who wants each of some events at a moment each, one behind the other, and how many want each.
-Wanting: TypeAlias = Callable[
-    [Sequence[Event], Sequence[Micros]], tuple[Sequence[Subscription], Sequence[int]]
-]
+#: Who wants each of some events at a moment each.
+Wanting: TypeAlias = Callable[[Sequence[Event], Sequence[Micros]], Found]
 
 
 class LiveEvents:
     """What is live, by key. Each event has a number, and no number is given twice.
 
-    The matcher hears of what comes and expires when it is asked, or when it has come to some
-    hundreds: together they take a fraction of the time.
+    The matcher hears of what comes when it is asked, and of what expires when it has come to
+    some hundreds: together they take a fraction of the time, and what goes before anybody asks
+    takes none.
     """
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        self._known: dict[str, Event] = {}
         self._numbers: dict[str, int] = {}
+        """By key, in the order of arrival."""
+        self._events: dict[int, Event] = {}
+        """By number, in the same order; whole numbers are found sooner than strings."""
+        self._arrived = 0
+        self._heard = 0
+        """The number up to which the matcher has heard of all."""
+        self._waiting = 0
+        """How many it has not heard of."""
         self._over: set[str] = set()
         self._named: dict[str, list[str]] = {}
         """The keys of events that have a source, by id."""
         self.publishers: dict[str, str] = {}
         """Who published an event, by key, where that was said."""
-        self._arrived = 0
+        matcher.await_events(_Waiting(self))
 
     @property
     def matcher(self) -> Matcher:
         """What finds them."""
         return self._matcher
 
+    @property
+    def arrived(self) -> int:
+        """The number of the last event that came."""
+        return self._arrived
+
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._numbers)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._known
+        return key in self._numbers
 
     def __iter__(self) -> Iterator[Event]:
         """In the order of arrival."""
-        return iter(self._known.values())
+        return iter(self._events.values())
 
     def keys(self) -> KeysView[str]:
         """The keys of all, to look at."""
-        return self._known.keys()
+        return self._numbers.keys()
 
     def get(self, key: str) -> Event | None:
         """The event under a key."""
-        return self._known.get(key)
+        return self._events.get(self._numbers.get(key, 0))
 
     def under(self, id: str) -> list[str]:
         """The keys of those that have an id, whatever their source."""
         plain, named = Event(id).key, self._named.get(id, [])
-        return [plain, *named] if plain in self._known else named
+        return [plain, *named] if plain in self._numbers else named
 
     def numbered(self, key: str) -> tuple[int, Event]:
         """An event that is there, behind its number."""
-        return self._numbers[key], self._known[key]
+        number = self._numbers[key]
+        return number, self._events[number]
 
     def numbers(self) -> list[int]:
         """The numbers of all, ascending. O(n)."""
-        return [*self._numbers.values()]
+        return [*self._events]
 
     def add(self, event: Event) -> None:
         """An event is live; its key is free."""
@@ -91,38 +103,47 @@ class LiveEvents:
             self._forget()
         if event.source is not None:
             self._named.setdefault(event.id, []).append(key)
-        self._matcher.stage_event(event if key == event.id else _keyed(event))
         self._arrived += 1
-        self._known[key] = event
         self._numbers[key] = self._arrived
+        self._events[self._arrived] = event
+        self._waiting += 1
+        self._matcher.staged(self._waiting)
 
     def add_all(self, events: Sequence[Event]) -> None:
         """Events are live, all of keys that are free, and without a source."""
-        coming = dict(zip(map(_id, events), events, strict=True))
-        if not self._over.isdisjoint(coming):
+        ids, first = [*map(_id, events)], self._arrived + 1
+        if not self._over.isdisjoint(ids):
             self._forget()
-        self._matcher.stage_events(coming)
-        self._known.update(coming)
-        self._numbers.update(zip(coming, count(self._arrived + 1), strict=False))
         self._arrived += len(events)
+        self._numbers.update(zip(ids, range(first, self._arrived + 1), strict=True))
+        self._events.update(zip(range(first, self._arrived + 1), events, strict=True))
+        self._waiting += len(events)
+        self._matcher.staged(self._waiting)
 
     def expire(self, keys: Sequence[str]) -> list[Event]:
         """Events have expired, as the matcher knows from the time it is asked at."""
-        events = [*map(self._known.pop, keys)]
-        deque(map(self._numbers.pop, keys), 0)
+        numbers = [*map(self._numbers.pop, keys)]
+        events = [*map(self._events.pop, numbers)]
         if self.publishers or self._named:
             for key, event in zip(keys, events, strict=True):
                 self._unname(key, event)
-        self._over.update(keys)
+        heard: Sequence[str] = ()
+        if keys and min(numbers) <= self._heard:
+            heard = [key for key, n in zip(keys, numbers, strict=True) if n <= self._heard]
+            self._over.update(heard)
+        self._waiting -= len(keys) - len(heard)
         if len(self._over) >= _MOST_OVER:
             self._forget()
         return events
 
     def retract(self, key: str) -> None:
         """An event is gone before its time."""
-        del self._numbers[key]
-        self._unname(key, self._known.pop(key))
-        self._matcher.remove_event(key)
+        number = self._numbers.pop(key)
+        self._unname(key, self._events.pop(number))
+        if number > self._heard:
+            self._waiting -= 1
+        else:
+            self._matcher.remove_event(key)
 
     def _unname(self, key: str, event: Event) -> None:
         """Nobody finds an event by its publisher or its source any more."""
@@ -139,7 +160,7 @@ class LiveEvents:
 
     def matching(self, subscription: Subscription, now: Micros | None) -> list[tuple[int, Event]]:
         """Those that a subscription wants now, in the order of arrival."""
-        if not self._known:
+        if not self._events:
             return []
         return self._sorted(self._matcher.match_subscription(subscription, now=now))
 
@@ -147,7 +168,7 @@ class LiveEvents:
         self, subscription: Subscription, now: Micros | None, place: Facing
     ) -> list[Event]:
         """Those that one who follows its subscriber would want, were that at a place."""
-        if not self._known:
+        if not self._events:
             return []
         at = Point(place.x, place.y)
         found = self._matcher.match_subscription(
@@ -172,12 +193,13 @@ class LiveEvents:
             return [self.matching(each, now) for each in subscriptions]
         rows = {each.id: row for row, each in enumerate(subscriptions)}
         found: list[list[tuple[int, Event]]] = [[] for _ in subscriptions]
-        live = [*zip(self._numbers.values(), self._known.values(), strict=True)]
+        live = [*self._events.items()]
         most = _EACH * len(subscriptions)
         for first in range(0, len(live), _SOME):
             some = live[first : first + _SOME]
             if most >= 0:
-                to, counts = wanting([event for _, event in some], [now] * len(some))
+                wanted = wanting([event for _, event in some], [now] * len(some))
+                to, counts = [*wanted], wanted.counts
                 most -= len(to)
             else:  # others want so much that these are better asked alone
                 to, counts = self._asked(subscriptions, some, now)
@@ -189,7 +211,7 @@ class LiveEvents:
 
     def _asked(
         self, subscriptions: Sequence[Subscription], some: list[tuple[int, Event]], now: Micros
-    ) -> tuple[list[Subscription], list[int]]:
+    ) -> tuple[list[Subscription], Sequence[int]]:
         """Who of these wants each of some events, one behind the other, and how many want each."""
         matcher = Matcher(space=self._matcher.space)
         matcher.add_subscriptions(subscriptions)
@@ -201,12 +223,38 @@ class LiveEvents:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""
         self._forget()
         self._matcher.check_invariants()
-        assert self._matcher.event_count == len(self._known)
+        assert self._matcher.event_count == len(self._events)
         assert self.numbers() == sorted(self.numbers())
-        assert [*self._numbers] == [*self._known]
+        assert [*self._numbers.values()] == self.numbers()
+        assert [*self._numbers] == [event.key for event in self]
         named = {key for keys in self._named.values() for key in keys}
         assert named == {event.key for event in self if event.source is not None}
         assert all(self._named.values())
+
+
+class _Waiting:
+    """Those of which the matcher has not heard, for when it wants to."""
+
+    def __init__(self, live: LiveEvents) -> None:
+        self._live = live
+
+    def __len__(self) -> int:
+        return self._live._waiting
+
+    def events(self) -> list[Event]:
+        """All of them, in the order of arrival. O(their number)."""
+        live = self._live
+        found = []
+        for key, number in reversed(live._numbers.items()):
+            if number <= live._heard:
+                break
+            event = live._events[number]
+            found.append(event if key == event.id else _keyed(event))
+        return found[::-1]
+
+    def heard(self) -> None:
+        """The matcher has heard of them."""
+        self._live._heard, self._live._waiting = self._live._arrived, 0
 
 
 def _keyed(event: Event) -> Event:

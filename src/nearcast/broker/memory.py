@@ -13,12 +13,15 @@ from sys import maxsize
 from nearcast.broker import past
 from nearcast.broker.ports import (
     Acknowledged,
+    Altered,
     Change,
+    Changes,
     Closed,
     Detecting,
     Expired,
     Fenced,
     Gone,
+    Held,
     Input,
     Kept,
     Kind,
@@ -26,7 +29,9 @@ from nearcast.broker.ports import (
     Page,
     Published,
     Reached,
+    Released,
     SavedPatterns,
+    Standing,
     State,
     Subscribed,
     Thing,
@@ -38,6 +43,7 @@ from nearcast.broker.replies import Notification
 from nearcast.errors import ValidationError
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
+from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Inbox", "MemoryStore", "NoStore", "applied"]
 
@@ -61,6 +67,8 @@ def applied(state: State, change: Change) -> None:
                 _end_visits(state, id)
             state.subscriptions.pop(id, None)
             state.composites.pop(id, None)
+            state.standings.pop(id, None)
+            state.held.pop(id, None)
             for ids in state.told.values():
                 ids.discard(id)
         case Published(event, by):
@@ -80,6 +88,18 @@ def applied(state: State, change: Change) -> None:
             for told in notifications:
                 if told.subscriber is not None and told.seq is not None:
                     state.numbers[told.subscriber] = told.seq
+        case Standing(id):
+            state.standings[id] = change
+        case Held(first, notifications):
+            for number, found in enumerate(notifications, first):
+                live = state.events.get(found.event.key)
+                if live is not None and live == found.event:  # the broker's may be a copy of it
+                    found = found._replace(event=live)
+                state.held.setdefault(found.subscription_id, []).append((number, found))
+        case Released(id, upto):
+            held = state.held.pop(id, [])
+            if rest := [each for each in held if each[0] > upto]:
+                state.held[id] = rest
         case Kept(subscription_id, keys):
             for key in keys:
                 state.told.setdefault(key, set()).add(subscription_id)
@@ -143,6 +163,12 @@ class NoStore:
         """There is no log."""
         return 0
 
+    def changes(
+        self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Changes:  # fmt: skip
+        """Nothing is kept."""
+        return Changes((), 0, 0)
+
     def things(
         self, kind: Kind, after: str, limit: int, subscriber: str | None  # noqa: ARG002
     ) -> Sequence[Thing]:  # fmt: skip
@@ -162,6 +188,8 @@ class MemoryStore:
         self._staged: list[Change] = []
         self._log: list[Event] = []
         self._offsets: dict[str, int] = {}
+        self._offset = 0
+        self._altered: list[Altered] = []
         self._outboxes: dict[str, list[Notification]] = {}
         self._cursors: dict[str, int] = {}
 
@@ -170,7 +198,14 @@ class MemoryStore:
         return deepcopy(self._state)
 
     def stage(self, changes: Sequence[Change]) -> None:
-        """Take changes."""
+        """Take changes; events have their numbers at once."""
+        for change in changes:
+            match change:
+                case Published(event):
+                    self._offset += 1
+                    self._offsets[event.key] = self._offset
+                case Gone(key) | Expired(key):
+                    self._offsets.pop(key, None)
         self._staged += changes
 
     def flush(self) -> None:
@@ -184,13 +219,11 @@ class MemoryStore:
         if _is_input(state, change):
             at = change.now if isinstance(change, Reached) else state.now
             state.inputs.append(Input(at, change))  # type: ignore[arg-type]
+        self._alter(change)
         applied(state, change)
         match change:
             case Published(event):
                 self._log.append(event)
-                self._offsets[event.key] = len(self._log)
-            case Gone(key) | Expired(key):
-                self._offsets.pop(key, None)
             case Told(notifications):
                 for told in notifications:
                     if told.seq is not None:
@@ -198,12 +231,30 @@ class MemoryStore:
             case Acknowledged(subscriber, upto):
                 self._cursors[subscriber] = max(upto, self.cursor(subscriber))
 
+    def _alter(self, change: Change) -> None:
+        """Enter a change of a subscription; something else under its id ends it, too."""
+        now: Subscription | None = None
+        match change:
+            case Subscribed(wanted):
+                id, now = wanted.id, wanted
+            case Unsubscribed(gone):
+                id = gone
+            case Detecting(composite):
+                id = composite.id
+            case Fenced(known):
+                id = known.fence.id
+            case _:
+                return
+        if now is not None or id in self._state.subscriptions:
+            number = len(self._altered) + 1
+            self._altered.append(Altered(number, len(self._log), id, now))
+
     def keep(self, matcher: Matcher) -> None:
         """Nothing to do."""
 
     def close(self) -> None:
         """Forget what was not flushed."""
-        self._staged = []
+        self._staged, self._offset = [], len(self._log)
 
     def outbox(
         self, subscriber: str, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
@@ -227,9 +278,14 @@ class MemoryStore:
 
     def offset(self, key: str | None = None) -> int:
         """Events are counted."""
-        if key is None:
-            return len(self._log) + sum(isinstance(each, Published) for each in self._staged)
-        return self._offsets[key]
+        return self._offset if key is None else self._offsets[key]
+
+    def changes(
+        self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
+    ) -> Changes:  # fmt: skip
+        """All changes there were; numbers count from 1."""
+        after = max(after, 0)
+        return Changes(self._altered[after : after + limit], len(self._altered), 0)
 
     def things(self, kind: Kind, after: str, limit: int, subscriber: str | None) -> list[Thing]:
         """Things with greater ids."""

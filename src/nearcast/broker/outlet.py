@@ -9,6 +9,7 @@ from nearcast.broker.draft import Draft
 from nearcast.broker.memory import NoStore
 from nearcast.broker.ports import Sink, State, Store
 from nearcast.broker.replies import Notification, Reply
+from nearcast.broker.standings import Standings
 from nearcast.errors import NearcastError, StoppedError
 from nearcast.matcher import Matcher
 
@@ -47,9 +48,16 @@ class Outlet:
         self.check()
         return self._store
 
-    def draft(self) -> Draft:
-        """An empty one."""
-        return Draft(self.remembers, self._next)
+    def draft(self, standings: Standings) -> Draft:
+        """An empty one, for those who are told on terms, too."""
+        return Draft(self.remembers, self._next, standings)
+
+    def offset(self, draft: Draft) -> int:
+        """The last entry of the log, that of a draft's changes among them, which it stages."""
+        if draft.changes:
+            self._store.stage(draft.changes)
+            draft.changes = []
+        return self._store.offset()
 
     def _next(self, subscriber: str | None) -> int | None:
         """The number of the next notification to somebody; None if it is to nobody."""

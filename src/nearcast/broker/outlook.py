@@ -127,7 +127,7 @@ class Outlook:
         if {*map(type, events)} != {Event} or not self._fit(events):
             return None
         ids = {*map(_id, events)}
-        if [*map(_source, events)].count(None) < len(events) or min(ids) < "\1":
+        if [*map(_source, events)].count(None) < len(events) or "\0" in "".join(ids):
             return None  # their keys are not their ids
         known = len(ids) < len(events) or not self._live.keys().isdisjoint(ids)
         if known:  # what has expired lately and is equal would have expired on arrival

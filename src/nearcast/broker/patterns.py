@@ -103,8 +103,8 @@ class Patterns:
 
     def remove(self, id: str) -> None:
         """Forget a composite."""
-        if self._coming.pop(id, None) is None:
-            self._detector.remove(id)
+        if self._coming.pop(id, None) is None and id in self._detector:
+            self._detector.remove(id)  # else it was over for an event that came ahead of the clock
 
     def forget(self, id: str) -> None:
         """Forget how many detections of a composite there were."""

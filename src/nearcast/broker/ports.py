@@ -26,12 +26,15 @@ from nearcast.model.subscriptions import Subscription
 
 __all__ = [
     "Acknowledged",
+    "Altered",
     "Change",
+    "Changes",
     "Closed",
     "Detecting",
     "Expired",
     "Fenced",
     "Gone",
+    "Held",
     "Input",
     "Kept",
     "Kind",
@@ -39,8 +42,10 @@ __all__ = [
     "Page",
     "Published",
     "Reached",
+    "Released",
     "SavedPatterns",
     "Sink",
+    "Standing",
     "State",
     "Store",
     "Subscribed",
@@ -85,7 +90,10 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A subscription, composite or fence is gone: cancelled or expired. Its pairs are forgotten."""
+    """A subscription, composite or fence is gone: cancelled or expired.
+
+    Its pairs are forgotten, how it stands, and what is held of it.
+    """
 
     id: str
 
@@ -124,6 +132,37 @@ class Told:
     """Notifications: each a new row of its subscriber's outbox, under the number it has there."""
 
     notifications: Sequence[Notification]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a thing that has terms, or was paused, stands by them."""
+
+    id: str
+    told: int
+    """How many notifications there were of it."""
+    paused: bool
+    opened: Micros | None
+    """When the first of those that are held was found."""
+    since: int | None
+    """It is told of no event up to this offset of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Found for a thing and not told yet, in this order, each under a number that grows."""
+
+    first: int
+    """The number of the first; the others follow."""
+    notifications: Sequence[Notification]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What is held of a thing up to a number is held no more: told, or let go."""
+
+    id: str
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +219,7 @@ class Closed:
 
 Change: TypeAlias = (
     Subscribed | Detecting | Fenced | Traced | Unsubscribed | Published | Gone | Expired | Told
-    | Kept | Acknowledged | Moved | Reached | Closed | SavedPatterns
+    | Kept | Standing | Held | Released | Acknowledged | Moved | Reached | Closed | SavedPatterns
 )  # fmt: skip
 
 
@@ -214,6 +253,9 @@ class State:
     places: dict[str, Moved] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     """Key of a live event → ids of the subscriptions of which `Kept` spoke."""
+    standings: dict[str, Standing] = field(default_factory=dict)
+    held: dict[str, list[tuple[int, Notification]]] = field(default_factory=dict)
+    """What is held of each, by number. The event of one is that of `events` if it is live."""
     expired: OrderedDict[str, tuple[bytes, Micros]] = field(default_factory=OrderedDict)
     """Key → a digest of what it said, and until when it is remembered."""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -222,6 +264,28 @@ class State:
     """What was `SavedPatterns` last."""
     inputs: list[Input] = field(default_factory=list)
     """What patterns were given since."""
+
+
+class Altered(NamedTuple):
+    """A subscription that came, changed or went, as the store's log of changes has it."""
+
+    number: int
+    """Grows with every change; never used twice."""
+    offset: int
+    """The last entry of the log of events then: those behind it see the change."""
+    id: str
+    subscription: Subscription | None
+    """None: it is gone."""
+
+
+class Changes(NamedTuple):
+    """Some changes of subscriptions, in the order of their numbers."""
+
+    altered: Sequence[Altered]
+    last: int
+    """No change has a greater number yet."""
+    forgotten: int
+    """Of changes up to this number there may be only those that still stand."""
 
 
 class Page(NamedTuple):
@@ -278,6 +342,12 @@ class Store(Protocol):
 
     def offset(self, key: str | None = None) -> int:
         """The offset of a live event in the log; without a key, that of the last entry staged."""
+
+    def changes(self, after: int, limit: int, max_bytes: int | None = None) -> Changes:
+        """Committed changes of subscriptions with greater numbers, by number, at most `limit`.
+
+        `max_bytes` as in `outbox`.
+        """
 
     def things(self, kind: Kind, after: str, limit: int, subscriber: str | None) -> Sequence[Thing]:
         """Committed things of a kind with greater ids, by id, at most `limit`; one's, or all."""

@@ -11,11 +11,13 @@ from nearcast.broker.outlet import Outlet
 from nearcast.broker.past import Past
 from nearcast.broker.ports import Kind, Thing
 from nearcast.broker.roster import Roster
+from nearcast.broker.standings import Standings
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.errors import UnknownIdError, ValidationError
 from nearcast.matcher import Matcher
 from nearcast.matcher.explain import Explanation
+from nearcast.mobility.safe_region import SafeRegion
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.events import Event
 from nearcast.model.geometry import Around, Point
@@ -34,7 +36,7 @@ class Reading:
 
     def __init__(
         self, subscriptions: Roster, composites: Mapping[str, Composite], fences: Fences,
-        live: LiveEvents, past: Past, tracker: Tracker, outlet: Outlet,
+        live: LiveEvents, past: Past, tracker: Tracker, outlet: Outlet, standings: Standings,
     ) -> None:  # fmt: skip
         self._subscriptions = subscriptions
         self._composites = composites
@@ -43,6 +45,7 @@ class Reading:
         self._past = past
         self._tracker = tracker
         self._outlet = outlet
+        self._standings = standings
 
     # -- things --------------------------------------------------------------------
 
@@ -55,6 +58,10 @@ class Reading:
     ) -> Sequence[Thing]:
         """Those of a kind by id; one subscriber's, or all."""
         return self._outlet.store.things(kind, after, limit, subscriber)
+
+    def paused(self, id: str) -> bool:
+        """Whether a thing is paused."""
+        return self._standings.paused(id)
 
     def count(self, subscriber: str) -> int:
         """How many things a subscriber has."""
@@ -81,6 +88,11 @@ class Reading:
         if len(keys) < len(events) or not self._live.keys().isdisjoint(keys):
             return False
         return not any(key in self._past for key in keys)
+
+    def new(self, events: Sequence[Event]) -> int:
+        """How many of these are not known, now or lately."""
+        keys = {event.key for event in events}
+        return sum(key not in self._past for key in keys.difference(self._live.keys()))
 
     def event(self, id: str, source: str | None = None) -> Event:
         """The live event that has an id, and a source if one is named; raises UnknownIdError."""
@@ -120,6 +132,14 @@ class Reading:
     def place(self, subscriber: str) -> Facing | None:
         """Where a subscriber was last and the heading it said last, if that is known."""
         return self._tracker.place_of(subscriber) or self._fences.place_of(subscriber)
+
+    def places(self, limit: int) -> list[tuple[str, float, float]]:
+        """Where subscribers were last whom something follows, at most so many. O(those)."""
+        return self._tracker.places(limit)
+
+    def safe_region(self, subscriber: str) -> SafeRegion | None:
+        """The safe region that a subscriber holds; None: there is none at the moment."""
+        return self._tracker.region_of(subscriber)
 
     def epoch(self, subscriber: str) -> int:
         """The number of a subscriber's last report; 0 before the first."""

@@ -9,12 +9,13 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
+from nearcast.broker.reporter import SafeRectangle
+from nearcast.broker.seats import Found
 from nearcast.clock import Micros
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion, Notice
 from nearcast.mobility.safe_region import SafeRegion
 from nearcast.model.events import Event, Value
 from nearcast.model.fences import Transition
-from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Notes", "Notification", "Pairs", "Reply", "notification"]
 
@@ -30,7 +31,8 @@ class Notification(NamedTuple):
     the broker's time when it told, in microseconds. It may be a fence's id, too: then
     `transition` and `object` say what was seen, `at` when that was, and `event` is the object's
     last position. `seq` is its number among all that the subscriber was ever told, from 1 and
-    without holes; None where nobody is named or nothing is stored. (A tuple: a broker makes
+    without holes; None where nobody is named or nothing is stored. `digest` says how many of the
+    same digest come behind this one; None: it is of none. (A tuple: a broker makes
     many, and a frozen dataclass takes three times as long.)
     """
 
@@ -41,6 +43,7 @@ class Notification(NamedTuple):
     transition: Transition | None = None
     object: Value | None = None
     seq: int | None = None
+    digest: int | None = None
 
 
 #: A notification of a tuple of its fields: a third of the time of naming them.
@@ -50,18 +53,20 @@ notification: Callable[[tuple[object, ...]], Notification] = partial(tuple.__new
 class Pairs(NamedTuple):
     """Notifications by columns: who wants each of some events, one behind the other."""
 
-    to: Sequence[Subscription]
-    counts: Sequence[int]
-    """How many want each event."""
+    to: Found
     events: Sequence[Event]
     ats: Sequence[Micros]
 
-    def notifications(self, seqs: Iterable[int | None] = _NOBODY) -> list[Notification]:
+    def notifications(
+        self, number: Callable[[str | None], int | None] | None = None
+    ) -> list[Notification]:
         """All of them, under numbers; 1 µs each, nearly all of it to find them in memory."""
-        of = chain.from_iterable(map(repeat, self.events, self.counts))
-        at = chain.from_iterable(map(repeat, self.ats, self.counts))
-        whom = map(_subscriber, self.to)
-        fields = zip(map(_id, self.to), whom, of, at, _NOBODY, _NOBODY, seqs, strict=False)
+        to, counts = [*self.to], self.to.counts
+        of = chain.from_iterable(map(repeat, self.events, counts))
+        at = chain.from_iterable(map(repeat, self.ats, counts))
+        whom = [*map(_subscriber, to)]
+        seqs = _NOBODY if number is None else map(number, whom)
+        fields = zip(map(_id, to), whom, of, at, _NOBODY, _NOBODY, seqs, _NOBODY, strict=False)
         return [*map(notification, fields)]
 
 
@@ -105,18 +110,25 @@ class Reply(Sequence[Notification]):
     the same contents, and a list or tuple of the same notifications.
     """
 
-    __slots__ = ("_after", "_told", "location_requests", "safe_regions")
+    __slots__ = (
+        "_after", "_told", "location_requests", "publish_requests", "safe_rectangles",
+        "safe_regions",
+    )  # fmt: skip
 
     def __init__(
         self,
         notifications: Iterable[Notification] | Notes = (),
         safe_regions: Mapping[str, SafeRegion] = _NOTHING,
         requests: Mapping[str, int] = _NOTHING,
+        rectangles: Mapping[str, SafeRectangle] = _NOTHING,
+        void: Mapping[str, int] = _NOTHING,
     ) -> None:
         self._told = notifications if isinstance(notifications, Notes) else tuple(notifications)
         self.safe_regions: Mapping[str, SafeRegion] = _kept(safe_regions)
         self.location_requests: tuple[str, ...] = tuple(sorted(requests)) if requests else ()
         self._after: Mapping[str, int] = _kept(requests)
+        self.safe_rectangles: Mapping[str, SafeRectangle] = _kept(rectangles)
+        self.publish_requests: Mapping[str, int] = _kept(void)
 
     @property
     def _notifications(self) -> tuple[Notification, ...]:
@@ -140,10 +152,15 @@ class Reply(Sequence[Notification]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Reply):
-            mine = (self._notifications, dict(self.safe_regions), dict(self._after))
-            theirs = (other._notifications, dict(other.safe_regions), dict(other._after))
-            return mine == theirs
+            return self._contents() == other._contents()
         return isinstance(other, list | tuple) and self._notifications == tuple(other)
+
+    def _contents(self) -> tuple[object, ...]:
+        """All of it, to be compared."""
+        return (
+            self._notifications, dict(self.safe_regions), dict(self._after),
+            dict(self.safe_rectangles), dict(self.publish_requests),
+        )  # fmt: skip
 
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
 
@@ -153,6 +170,10 @@ class Reply(Sequence[Notification]):
             parts.append(f"safe_regions={dict(self.safe_regions)!r}")
         if self.location_requests:
             parts.append(f"location_requests={self.location_requests!r}")
+        if self.safe_rectangles:
+            parts.append(f"safe_rectangles={dict(self.safe_rectangles)!r}")
+        if self.publish_requests:
+            parts.append(f"publish_requests={dict(self.publish_requests)!r}")
         return f"Reply({', '.join(parts)})"
 
     def messages(self, subscriber: str) -> list[Message]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from operator import attrgetter
 
+from nearcast.broker.seats import Found, Seats
 from nearcast.broker.subscriptions import Subscriptions
 from nearcast.clock import Micros
 from nearcast.errors import BatchError
@@ -16,21 +15,17 @@ from nearcast.model.subscriptions import Subscription
 
 __all__ = ["Roster", "follows"]
 
-_id = attrgetter("id")
-
 
 class Roster:
     """Who wants what. Whoever follows somebody is only known here: the tracker matches those.
 
-    What the matcher finds are slots; who is in each is remembered from the first time on, for
-    finding somebody by an id takes as long as to match.
+    What the matcher finds are slots; who is in each is looked up when somebody asks (`Found`).
     """
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
         self._known = Subscriptions()
-        self._seated: list[Subscription | None] = []
-        """By slot, as far as anybody has asked."""
+        self._seats = Seats(self._sitting)
 
     @property
     def matcher(self) -> Matcher:
@@ -102,66 +97,30 @@ class Roster:
 
     def _rise(self, id: str) -> None:
         """Somebody leaves a slot, which others may take."""
-        if self._seated:
-            slot = self._matcher.slot_of(id)
-            if slot < len(self._seated):
-                self._seated[slot] = None
+        if self._seats:
+            self._seats.leave(self._matcher.slot_of(id), self._known[id])
 
-    def wanting(self, event: Event, now: Micros) -> list[Subscription]:
-        """Those who want an event at a moment, by their ids."""
+    def _sitting(self, slot: int) -> Subscription:
+        """Who is in a slot of the matcher."""
+        return self._known[self._matcher.id_of(slot)]
+
+    def wanting(self, event: Event, now: Micros) -> Found:
+        """Those who want an event at a moment."""
+        slots = self._matcher.match_slots(event, now) if len(self._matcher) else []
+        return self._seats.found(slots, (len(slots),))
+
+    def wanting_all(self, events: Sequence[Event], moments: Sequence[Micros]) -> Found:
+        """Those who want each of many, found together."""
         if not len(self._matcher):
-            return []
-        return self._in_slots(self._matcher.match_slots(event, now))
-
-    def wanting_each(
-        self, events: Sequence[Event], moments: Sequence[Micros]
-    ) -> Iterator[list[Subscription]]:
-        """`wanting` for each of many, found together."""
-        found, counts = self.wanting_all(events, moments)
-        stops = [*accumulate(counts)]
-        return (found[a:b] for a, b in zip([0, *stops], stops, strict=False))
-
-    def wanting_all(
-        self, events: Sequence[Event], moments: Sequence[Micros]
-    ) -> tuple[list[Subscription], list[int]]:
-        """Those who want each of many, one behind the other, and how many want each."""
-        if not len(self._matcher):
-            return [], [0] * len(events)
+            return self._seats.found([], [0] * len(events))
         counts, slots = self._matcher.match_each(events, moments)
-        return self._seats(slots), counts
-
-    def _in_slots(self, slots: list[int]) -> list[Subscription]:
-        found = self._seats(slots)
-        if len(found) > 1:
-            found.sort(key=_id)
-        return found
-
-    def _seats(self, slots: list[int]) -> list[Subscription]:
-        """Who is in each slot."""
-        try:
-            found: list[Subscription | None] = [*map(self._seated.__getitem__, slots)]
-        except IndexError:
-            more = max(slots) + 1
-            self._seated += [None] * (more + more // 8 - len(self._seated))
-            found = [*map(self._seated.__getitem__, slots)]
-        if not all(found):  # `None in found` would compare each, which takes longer than the rest
-            found = [*map(self._seat, slots)]
-        return found  # type: ignore[return-value]
-
-    def _seat(self, slot: int) -> Subscription:
-        seated = self._seated[slot]
-        if seated is None:
-            seated = self._seated[slot] = self._known[self._matcher.id_of(slot)]
-        return seated
+        return self._seats.found(slots, counts)
 
     def check_invariants(self) -> None:
         """Raise AssertionError where this and the matcher disagree. Slow; for tests."""
         self._matcher.check_invariants()
         assert len(self._matcher) == sum(not follows(each) for each in self._known.values())
-        for slot, seated in enumerate(self._seated):
-            if seated is not None:
-                assert self._known.get(seated.id) is seated
-                assert self._matcher.slot_of(seated.id) == slot
+        self._seats.check_invariants()
 
 
 def _alike(one: Matcher, other: Matcher) -> bool:

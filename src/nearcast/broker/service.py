@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, groupby, repeat, zip_longest
+from itertools import groupby, islice, repeat, zip_longest
 from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -21,6 +21,7 @@ from nearcast.broker.patterns import Patterns
 from nearcast.broker.ports import (
     Acknowledged,
     Change,
+    Changes,
     Closed,
     Detecting,
     Expired,
@@ -36,6 +37,7 @@ from nearcast.broker.ports import (
     State,
     Store,
     Subscribed,
+    Thing,
     Traced,
     Unsubscribed,
 )
@@ -43,6 +45,9 @@ from nearcast.broker.reading import Reading
 from nearcast.broker.replay import replay
 from nearcast.broker.replies import Pairs, Reply
 from nearcast.broker.roster import Roster, follows
+from nearcast.broker.seats import Found
+from nearcast.broker.silence import REACH_M, Silences
+from nearcast.broker.standings import Standings
 from nearcast.broker.timeline import Clock, Timeline, span
 from nearcast.clock import NEVER, Micros, Time
 from nearcast.cpsl.composite import Composite
@@ -61,8 +66,8 @@ from nearcast.mobility.impact_region import Impact
 from nearcast.mobility.messages import LocationRequest, Message, NewRegion
 from nearcast.mobility.safe_region import Ball, SafeRegion
 from nearcast.mobility.search import MatcherSearch
-from nearcast.model.events import Event, check_id
-from nearcast.model.fences import Fence
+from nearcast.model.events import Event, Value, check_id
+from nearcast.model.fences import Fence, object_named
 from nearcast.model.geometry import Around, Box, Point, Space, check_space
 from nearcast.model.moves import Move
 from nearcast.model.subscriptions import Subscription
@@ -93,8 +98,9 @@ class Service:
         index_options: Mapping[str, Any] | None = None,
         safe_region_options: Mapping[str, Any] | None = None,
         composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
-        max_pending: int = 100_000, max_objects: int = MAX_OBJECTS, store: Store | None = None,
-        sinks: Sequence[Sink] = (),
+        max_pending: int = 100_000, max_objects: int = MAX_OBJECTS,
+        safe_rectangle: str = "greedy", safe_rectangle_m: float = REACH_M,
+        store: Store | None = None, sinks: Sequence[Sink] = (),
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead, longest)
         subscriptions, events = parts.matchers(
@@ -114,6 +120,11 @@ class Service:
         self._delivery = Delivery(self._live.numbers)
         self._following: set[str] = set()
         self._composites: dict[str, Composite] = {}
+        self._silences = Silences(
+            space, self._subscriptions, self._fences, self._following,
+            self._composites, tolerance_m=tolerance_m, method=safe_rectangle,
+            reach_m=safe_rectangle_m,
+        )  # fmt: skip
         self._past = Past()
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
@@ -125,11 +136,12 @@ class Service:
         self._most_inputs = _FEW_INPUTS
         """When it is told again: saving costs what is pending, and so is paid by as many inputs."""
         self._outlet = Outlet(store, sinks)
-        self._draft = self._outlet.draft()
+        self._standings = Standings(self._live, self._timeline, self._thing)
+        self._draft = self._outlet.draft(self._standings)
         self._restore()
         self.reading = Reading(
             self._subscriptions, self._composites, self._fences, self._live, self._past,
-            self._tracker, self._outlet,
+            self._tracker, self._outlet, self._standings,
         )  # fmt: skip
         """Looks at what is there; changes nothing."""
 
@@ -155,9 +167,10 @@ class Service:
     def overflows(self) -> int:
         """How much was let go because there was too much of it.
 
-        Waiting instances of patterns (`max_pending`), and objects of fences (`max_objects`).
+        Waiting instances of patterns (`max_pending`), objects of fences (`max_objects`), and
+        notifications that are held (`nearcast.broker.standings.MOST_HELD` of one thing).
         """
-        return self._patterns.overflows + self._fences.shed
+        return self._patterns.overflows + self._fences.shed + self._standings.overflows
 
     @property
     def event_count(self) -> int:
@@ -286,6 +299,7 @@ class Service:
         if old.subscriber != by.subscriber:
             self._leave(old.id)
             self._delivery.forget(old.id)
+            self._standings.forget(old.id)
             self._note(Unsubscribed, old.id)
         elif old.id in self._following:
             self._leave(old.id)
@@ -296,7 +310,23 @@ class Service:
 
     def _register(self, subscription: Subscription) -> None:
         self._timeline.ends(subscription.expires, "subscription", subscription.id)
+        self._draft.void |= self._silences.came(subscription)
         self._note(Subscribed, subscription)
+        self._stand(subscription)
+
+    def _stand(self, thing: Thing) -> None:
+        """A thing is there, and its terms count; what others have held may be told now."""
+        if thing.terms is not None or thing.id in self._standings:
+            self._standings.begin(thing, lambda: self._outlet.offset(self._draft))
+            self._settle(thing.id)
+
+    def _settle(self, id: str) -> None:
+        """What was held of a thing is told if nothing holds it any more."""
+        draft = self._draft
+        draft.tell_now(self._standings.settle(id, self._moment, draft.changes))
+
+    def _thing(self, id: str) -> Thing | None:
+        return self._subscriptions.get(id) or self._fences.get(id) or self._composites.get(id)
 
     def _greet(
         self, subscription: Subscription, found: Sequence[tuple[int, Event]] | None = None
@@ -306,34 +336,52 @@ class Service:
             self._drop_subscription(subscription.id)
         elif isinstance(subscription.region, Around):
             self._join(subscription)
-        else:
+        elif subscription.terms is None or subscription.terms.initial_event:
             if found is None:
                 found = self._live.matching(subscription, self.now)
             for number, event in found:
                 if not self._delivery.holds(subscription.id, number):
                     self._tell(subscription, event)
+        self._end_spent()
+
+    def _end_spent(self) -> None:
+        """End what has told as much as it was to."""
+        standings = self._standings
+        while standings.spent:
+            id = standings.spent.pop()
+            if id in standings:  # else it has ended meanwhile
+                self._drop(id)
 
     def _enclose(self, fence: Fence) -> None:
         """Begin a fence, or put it in the place of another, unless it is there already."""
         old = self._fences.get(fence.id)
         if old == fence:
             return
+        stand = self._standings.carry(fence.id)
         if old is not None:
             self._drop_fence(fence.id)
         if not self._visible(fence.expires):
             return
+        if old is not None and old.subscriber == fence.subscriber:
+            self._draft.changes += stand()
         if fence.expires is not None:  # what happens before it ends may be told `lateness` later
             self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)
-        self._report(self._fences.add(fence, self.now))
+        self._draft.void |= self._silences.came(fence)
+        inside = self._fences.add(fence, self.now)
+        self._stand(fence)
+        self._report(inside)
+        self._end_spent()
 
     def _drop_fence(self, id: str) -> None:
         self._fences.remove(id)
+        self._standings.forget(id)
+        self._silences.gone(id)
         self._timeline.forget("fence", id)
         self._note(Unsubscribed, id)
 
     def _report(self, crossings: Collection[Crossing]) -> None:
         """What fences tell."""
-        self._draft.tell_of(crossings)
+        self._draft.tell_of(crossings, self._moment)
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -347,14 +395,40 @@ class Service:
         if old == composite:
             return self._answer()
         self._patterns.check(composite)
+        if not self._visible(composite.expires):
+            if old is not None:
+                self._drop_composite(composite.id)
+            return self._answer()
         if not self._composites:
             self._save_patterns()
         if old is not None:
             self._patterns.remove(composite.id)
+            if old.subscriber != composite.subscriber:
+                self._standings.reset(composite.id, self._draft.changes)
         self._patterns.add(composite, self.now)
         self._composites[composite.id] = composite
+        self._draft.void |= self._silences.came(composite)
+        self._expect(composite)
         self._note(Detecting, composite)
+        self._stand(composite)
         return self._answer()
+
+    def _expect(self, composite: Composite) -> None:
+        """It will be over, if it says when: what happens before may be detected `hold` later."""
+        expires = composite.expires
+        until = None if expires is None else expires + self._timeline.hold
+        self._timeline.ends(until, "composite", composite.id)
+
+    def _drop_composite(self, id: str) -> None:
+        self._patterns.remove(id)
+        self._patterns.forget(id)
+        self._standings.forget(id)
+        del self._composites[id]
+        self._silences.gone(id)
+        self._timeline.forget("composite", id)
+        self._note(Unsubscribed, id)
+        if not self._composites:
+            self._save_patterns()
 
     def unsubscribe(self, id: str) -> Reply:
         """End a subscription, a fence, or the detection of a composite; raises UnknownIdError.
@@ -363,23 +437,52 @@ class Service:
         """
         check_id(id, "id")
         self._begin()
+        self._check_there(id)
+        self._drop(id)
+        return self._answer()
+
+    def pause(self, id: str) -> Reply:
+        """Tell nothing of a subscription, fence or composite until `resume`; raises UnknownIdError.
+
+        What is found meanwhile is told after, or never, as its terms say (`while_paused`). Of what
+        is paused already nothing changes.
+        """
+        check_id(id, "id")
+        self._begin()
+        self._check_there(id)
+        self._standings.pause(id)
+        return self._answer()
+
+    def resume(self, id: str) -> Reply:
+        """Tell of a subscription, fence or composite again, and of what was kept; UnknownIdError.
+
+        Of what is not paused nothing changes.
+        """
+        check_id(id, "id")
+        self._begin()
+        self._check_there(id)
+        if self._standings.paused(id):
+            self._standings.resume(id)
+            self._settle(id)
+        return self._answer()
+
+    def _check_there(self, id: str) -> None:
+        if id not in self:
+            raise UnknownIdError("subscription", id, "it may have expired; check the id")
+
+    def _drop(self, id: str) -> None:
+        """End whatever has an id."""
         if id in self._composites:
-            self._patterns.remove(id)
-            self._patterns.forget(id)
-            del self._composites[id]
-            self._note(Unsubscribed, id)
-            if not self._composites:
-                self._save_patterns()
+            self._drop_composite(id)
         elif id in self._subscriptions:
             self._drop_subscription(id)
-        elif id in self._fences:
-            self._drop_fence(id)
         else:
-            raise UnknownIdError("subscription", id, "it may have expired; check the id")
-        return self._answer()
+            self._drop_fence(id)
 
     def _drop_subscription(self, id: str) -> None:
         self._subscriptions.remove(id)
+        self._silences.gone(id)
+        self._standings.forget(id)
         self._leave(id)
         self._delivery.forget(id)
         self._timeline.forget("subscription", id)
@@ -396,13 +499,23 @@ class Service:
 
     # -- events ------------------------------------------------------------------
 
-    def publish(self, event: Event, *, by: str | None = None) -> Reply:
+    def publish(
+        self, event: Event, *, by: str | None = None, publisher: str | None = None,
+        epoch: int | None = None,
+    ) -> Reply:  # fmt: skip
         """An event happens: told to whoever wants it now, and live until it expires.
 
         An equal event under this id is live already, or has expired within the hour: nothing
         changes. A different one while that is live is a DuplicateIdError. Refused if its `end`
         is too far ahead of the clock or too late. `by` is who published it, for `reading`.
+
+        With a `publisher`, who moves, the answer has its `safe_rectangles[publisher]`: as long as
+        it stays strictly inside and says nothing else, nobody misses its events. `epoch` is the
+        number of a `Reporter`'s report. A later call that voids it says so in its
+        `publish_requests`.
         """
+        if publisher is not None:
+            self._silences.check(publisher, event, epoch)
         self._by = by
         arrival = self._outlook().arrival(event)
         if arrival is None:
@@ -410,6 +523,16 @@ class Service:
         else:
             self._move_to(arrival.now)
             self._happen(arrival, self._subscriptions.wanting(event, arrival.now))
+        if publisher is not None:
+            granted = self._silences.grant(publisher, event, epoch, self._moment)
+            self._draft.rectangles[publisher] = granted
+        return self._answer()
+
+    def speak_up(self, publisher: str) -> Reply:
+        """A publisher is silent no longer: it is not there any more, or holds nothing."""
+        check_id(publisher, "publisher")
+        self._outlet.check()
+        self._silences.forget(publisher)
         return self._answer()
 
     def publish_many(self, events: Iterable[Event], *, by: str | None = None) -> Reply:
@@ -445,7 +568,8 @@ class Service:
     def _indifferent(self, some: Arrivals, told: Told | None) -> bool:
         """Whether it makes no difference to anybody if time goes on in one step."""
         alone = self._patterns.idle and (told is not None or self._fences.idle)
-        return some.strange and alone and not self._following
+        still = not self._standings.timed or some.nows[-1] == self.now
+        return some.strange and alone and still and not self._following
 
     def _admit(self, some: Arrivals, told: Told | None) -> None:
         """Several events come, and time to the last of them: what `_happen_each` does, by columns.
@@ -453,18 +577,19 @@ class Service:
         Those that are over by then were never live as far as anybody can see.
         """
         events, nows, until = some.events, some.nows, some.nows[-1]
-        wanted, counts = self._subscriptions.wanting_all(events, nows)
+        wanted = self._subscriptions.wanting_all(events, nows)
         if self._draft.remembers:
             self._draft.changes += map(Published, events, repeat(self._by))
         if told is None:
-            self._draft.tell_pairs(Pairs(wanted, counts, events, nows))
+            self._draft.tell_pairs(Pairs(wanted, events, nows))
         else:
-            self._tell_between(some, wanted, counts, told)
+            self._tell_between(some, wanted, told)
         expires = [*map(_expires, events)]
         over = [e for e, at in zip(events, expires, strict=True) if at is not None and at <= until]
         live: Sequence[Event] = events
         if over:
             live = [e for e, at in zip(events, expires, strict=True) if at is None or at > until]
+        self._move_to(until, over=over)  # room for those that come: fewer have to be entered
         self._live.add_all(live)
         self._published += len(events)
         if self._by is not None:
@@ -472,36 +597,29 @@ class Service:
         ending = live if None not in expires else [e for e in live if e.expires is not None]
         # none of them has a source: their keys are their ids
         self._timeline.ends_all([*map(_expires, ending)], "event", [*map(_id, ending)])
-        self._move_to(until, over=over)
 
-    def _tell_between(
-        self, some: Arrivals, wanted: Sequence[Subscription], counts: Sequence[int], told: Told
-    ) -> None:
+    def _tell_between(self, some: Arrivals, wanted: Found, told: Told) -> None:
         """Tell of several events, and in between what fences say."""
         if not wanted:
             self._report(told)
             return
-        stops = [0, *accumulate(counts)]
+        each = zip(wanted.each(), some.events, some.nows, strict=True)
         done = 0
         for step, crossings in groupby(told, _step):
-            done = self._tell_some(some, wanted, stops, done, (step + 1) // 2)
+            self._tell_each(islice(each, (step + 1) // 2 - done))
+            done = (step + 1) // 2
             self._report([*crossings])
-        self._tell_some(some, wanted, stops, done, len(counts))
+        self._tell_each(each)
 
-    def _tell_some(
-        self, some: Arrivals, wanted: Sequence[Subscription], stops: Sequence[int], first: int,
-        stop: int,
-    ) -> int:  # fmt: skip
-        """Tell of the events of a range, to those whom `stops` cuts apart; the end of the range."""
-        for i in range(first, stop):
-            if stops[i] < stops[i + 1]:
-                to = wanted[stops[i] : stops[i + 1]]
-                self._draft.tell_all(to, some.events[i], some.nows[i])
-        return max(first, stop)
+    def _tell_each(self, each: Iterable[tuple[Found, Event, Micros]]) -> None:
+        """Tell of some events, each to those who want it."""
+        for to, event, at in each:
+            if to:
+                self._draft.tell_all(to, event, at)
 
     def _happen_each(self, some: Arrivals, told: Told | None) -> None:
         """Several events come, one after the other, for they were matched together only."""
-        wanted = self._subscriptions.wanting_each(some.events, some.nows)
+        wanted = self._subscriptions.wanting_all(some.events, some.nows).each()
         each = zip(*some[:4], strict=True)
         by_step = {step: [*those] for step, those in groupby(told or (), _step)}
         for step, arrival in enumerate(map(Arrival._make, each)):
@@ -525,7 +643,7 @@ class Service:
         return self._fences.take_many(_positions(some), foreseen)
 
     def _happen(
-        self, arrival: Arrival, wanted: Sequence[Subscription],
+        self, arrival: Arrival, wanted: Found,
         told: Collection[Crossing] | None = None,
     ) -> None:  # fmt: skip
         """An event comes, now that time has come to it; `told`: what fences say of it."""
@@ -540,7 +658,7 @@ class Service:
         if self._composites:
             self._compose(self._patterns.take(event, start, end), end)
 
-    def _enter(self, event: Event, wanted: Sequence[Subscription]) -> None:
+    def _enter(self, event: Event, wanted: Found) -> None:
         """Make an event live and tell those who want it; nobody sees one that has expired."""
         if not self._visible(event.expires):
             self._remember([event], self._moment)
@@ -568,6 +686,26 @@ class Service:
         self._timeline.forget("event", key)
         self._tracker.expired(key, self._moment)
         self._note(Gone, key)
+        return self._answer()
+
+    def lose(self, attribute: str, object: Value, *, at: Time | None = None) -> Reply:
+        """An object is lost now, however long fences would wait: its device has said so.
+
+        Everything that happened until then has been published, as `advance` has it. Fences
+        with `lost` that count objects by this attribute, and have counted a position of this one
+        that they have not lost yet, tell `lost` at this moment, and do not know it until its
+        next position. Others go on, and so does a fence that comes later. `at` is now if nothing
+        is said, and left out with a clock.
+        """
+        check_id(attribute, "attribute")
+        who = object_named(object)
+        self._outlet.check()
+        if at is None and self._timeline.clock is None:
+            if self.now is None:
+                return self._answer()
+            at = self.now
+        now = self._advance(at)
+        self._report(self._fences.lose(attribute, who, now))
         return self._answer()
 
     def _remember(self, events: Sequence[Event], since: Micros = NEVER) -> None:
@@ -667,7 +805,8 @@ class Service:
                 id = message.subscription_id
                 number, event = self._live.numbered(message.event_id)
                 if self._delivery.first(id, number):
-                    self._tell(self._subscriptions[id], event)
+                    if not self._standings.knew(id, number):
+                        self._tell(self._subscriptions[id], event)
                     self._note(Kept, id, (event.key,))
                 self._tracker.delivered(id, message.event_id)
 
@@ -681,13 +820,18 @@ class Service:
         that wait for too long are repeated.
         """
         self._outlet.check()
+        self._advance(to)
+        self._heed(self._tracker.due(self._moment))
+        return self._answer()
+
+    def _advance(self, to: Time | None) -> Micros:
+        """Time moves on, and is there what has happened by then; returns where it stands."""
         target = self._timeline.target(to)
         if self._composites:
             self._note(Reached, target, True)
             self._since_saved += 1
         self._move_to(target, closing=True)
-        self._heed(self._tracker.due(self._moment))
-        return self._answer()
+        return target
 
     def _begin(self) -> None:
         """Come to the clock's time, where there is a clock."""
@@ -745,6 +889,17 @@ class Service:
             for id in ids:
                 if kind == "fence":
                     self._drop_fence(id)
+                elif kind == "release":
+                    if id in self._standings:  # what came before it may have ended it
+                        draft = self._draft
+                        draft.tell_now(self._standings.release(id, draft.changes))
+                elif kind == "composite":
+                    # Said first, for whoever gives patterns their inputs again: they have
+                    # decided all that happened until then.
+                    expires = self._composites[id].expires
+                    assert expires is not None
+                    self._note(Reached, expires + timeline.hold)
+                    self._drop_composite(id)
                 else:
                     self._drop_subscription(id)
         if others:
@@ -809,14 +964,16 @@ class Service:
         """Let the store remember, then the sinks deliver."""
         if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
             self._decide(self.now, closing=False)  # what came late may be due at once
+        self._end_spent()
         if self._outlet.remembers:
+            self._draft.changes += self._standings.changes()
             for fence in self._fences.begun():
                 self._note(Fenced, fence)
             for each in self._fences.changes():
                 self._note(Traced, each)
         if self._composites and self._since_saved > self._most_inputs:
             self._save_patterns()
-        draft, self._draft = self._draft, self._outlet.draft()
+        draft, self._draft = self._draft, self._outlet.draft(self._standings)
         return self._outlet.send(draft)
 
     def together(self, calls: Iterable[Callable[[], T]]) -> list[T | NearcastError]:
@@ -867,6 +1024,16 @@ class Service:
         _check_count("limit", limit, 1)
         return self._outlet.store.log(after, limit, max_bytes)
 
+    def changes(self, after: int = 0, limit: int = 1000, max_bytes: int | None = None) -> Changes:
+        """How subscriptions came, changed and went, in this order, with numbers after one.
+
+        Each says behind which offset of the log it came. What was replaced or removed is kept as
+        long as the log.
+        """
+        _check_count("after", after, 0)
+        _check_count("limit", limit, 1)
+        return self._outlet.store.changes(after, limit, max_bytes)
+
     # -- the end -------------------------------------------------------------------
 
     def close(self) -> None:
@@ -898,7 +1065,9 @@ class Service:
             if moves:
                 following.append(id)
         self._recall(state)
-        self._composites = state.composites
+        self._composites.update(state.composites)
+        for composite in state.composites.values():
+            self._expect(composite)
         if state.patterns is not None:
             self._patterns.load(state.patterns)
         replay(self._patterns, state.inputs, self.now)
@@ -909,6 +1078,7 @@ class Service:
         for id in following:
             self._join(self._subscriptions[id])
         self._restore_fences(state)
+        self._standings.restore(state, self._outlet.store.offset, self._moment)
 
     def _restore_fences(self, state: State) -> None:
         before = NEVER if state.now is None else state.now - self._timeline.hold
@@ -946,8 +1116,12 @@ class Service:
         self._subscriptions.check_invariants()
         self._live.check_invariants()
         self._delivery.check_invariants()
+        self._standings.check_invariants()
         assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
+        hold = self._timeline.hold
+        ends = (c.expires for c in self._composites.values() if c.expires is not None)
+        assert all(self._visible(at + hold) for at in ends)
 
 
 def _check_count(field: str, value: object, least: int) -> None:

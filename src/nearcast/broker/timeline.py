@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain, groupby, repeat
 from operator import gt, itemgetter
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from nearcast.clock import NEVER, Micros, Time, format_micros, to_micros
 from nearcast.errors import ValidationError
@@ -19,9 +19,10 @@ __all__ = ["Clock", "Kind", "Timeline", "span"]
 
 #: Reads the time in microseconds, such as `nearcast.clock.system_now`.
 Clock: TypeAlias = Callable[[], Micros]
-Kind: TypeAlias = Literal["subscription", "event", "fence"]
+Kind: TypeAlias = Literal["subscription", "event", "fence", "composite", "release"]
 Entry: TypeAlias = tuple[Micros, int, Kind, str]
 _kind = itemgetter(2)
+_ids = _any = itemgetter(3)  # of a run
 _FEW = 64  # entries of what is gone that are not worth the clearing
 
 
@@ -66,8 +67,11 @@ class Timeline:
         """What came together and in order, each behind the one before."""
         self._ends: list[Entry] = []
         """A heap of the others. What `_due` does not confirm is of something gone or renewed."""
-        self._due: dict[Kind, dict[str, int]] = {"subscription": {}, "event": {}, "fence": {}}
-        """The number of the entry that counts."""
+        self._due: dict[Kind, dict[str, int]] = {kind: {} for kind in get_args(Kind)}
+        """The number of the entry that counts, if that is none of a run."""
+        self._void: dict[Kind, dict[str, int]] = {kind: {} for kind in get_args(Kind)}
+        """Up to which number entries of runs do not count: those are the fewest."""
+        self._in_runs = 0
         self._count = 0
 
     @property
@@ -135,39 +139,70 @@ class Timeline:
         O(log n), and O(1) for what ends after the others.
         """
         due = self._due[kind]
-        if id in due:
+        if id in due or self._runs:
             self.forget(kind, id)
         if at is not None:
-            self._count += 1
-            due[id] = self._count
-            queue = self._queue
-            while queue and at < queue[-1][0]:  # of those that last long each waits here once
-                heappush(self._ends, queue.pop())
-            queue.append((at, self._count, kind, id))
+            self._enter(at, kind, id)
+
+    def _enter(self, at: Micros, kind: Kind, id: str) -> None:
+        """Something that is new ends at a moment."""
+        self._count += 1
+        self._due[kind][id] = self._count
+        queue = self._queue
+        while queue and at < queue[-1][0]:  # of those that last long each waits here once
+            heappush(self._ends, queue.pop())
+        queue.append((at, self._count, kind, id))
 
     def ends_all(self, ats: Sequence[Micros], kind: Kind, ids: Sequence[str]) -> None:
-        """`ends` for each of many that are new; those that come in order stay together."""
+        """`ends` for each of many that are new; those that come in order stay together.
+
+        What ends with the others of its run costs no more than its place in it.
+        """
         last = self._runs[-1].ats[-1] if self._runs else NEVER
         if ats and (ats[0] < last or any(map(gt, ats, ats[1:]))):
             for at, id in zip(ats, ids, strict=True):
-                self.ends(at, kind, id)
+                self._enter(at, kind, id)
             return
         if not ats:
             return
         numbers = range(self._count + 1, self._count + 1 + len(ats))
-        self._due[kind].update(zip(ids, numbers, strict=True))
         self._runs.append(_Run(kind, ats, numbers, ids))
+        self._in_runs += len(ats)
         self._count += len(ats)
 
     def forget(self, kind: Kind, id: str) -> None:
         """Something is gone before its time. O(1), now and then O(what is left)."""
-        known = self._due[kind].pop(id, None)
-        if known is not None and len(self) > _FEW + 2 * sum(map(len, self._due.values())):
-            entries = [*chain.from_iterable(map(_Run.entries, self._runs)), *self._queue]
-            self._ends = [*filter(self._holds, chain(entries, self._ends))]
-            self._queue.clear()
-            self._runs.clear()
-            heapify(self._ends)
+        if self._due[kind].pop(id, None) is None:
+            if not self._runs:
+                return
+            self._void[kind][id] = self._count
+        void = sum(map(len, self._void.values()))
+        holding = sum(map(len, self._due.values())) + max(0, self._in_runs - void)
+        if len(self) + void > _FEW + 2 * holding:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Keep the entries that count."""
+        self._ends = [*filter(self._holds, chain(self._queue, self._ends))]
+        self._queue.clear()
+        heapify(self._ends)
+        self._runs = deque(filter(_any, map(self._counting, self._runs)))
+        self._in_runs = sum(map(len, map(_ids, self._runs)))
+        for known in self._void.values():
+            known.clear()
+
+    def _counting(self, run: _Run) -> _Run:
+        """Those of a run that are not gone or renewed."""
+        void = self._void[run.kind]
+        if not void:
+            return run
+        ats, numbers, ids = [], [], []
+        for at, number, id in zip(run.ats, run.numbers, run.ids, strict=True):
+            if void.get(id, 0) < number:
+                ats.append(at)
+                numbers.append(number)
+                ids.append(id)
+        return _Run(run.kind, ats, numbers, ids)
 
     def ended(self, now: Micros) -> list[tuple[Kind, Sequence[str]]]:
         """What has expired by `now`, in order: some of one kind, then some of another."""
@@ -186,10 +221,16 @@ class Timeline:
             run, rest = runs.popleft().cut(now)
             if rest is not None:
                 runs.appendleft(rest)
+            self._in_runs -= len(run.ids)
+            run = self._counting(run)
             if alone:
-                found.append((run.kind, self._confirmed(run)))
+                found.append((run.kind, run.ids))
             else:
+                self._due[run.kind].update(zip(run.ids, run.numbers, strict=True))
                 over = [*merge(over, run.entries())]
+        if not runs:
+            for known in self._void.values():
+                known.clear()
         for kind, entries in groupby(over, _kind):
             due, ids = self._due[kind], []
             for entry in entries:
@@ -199,27 +240,13 @@ class Timeline:
             found.append((kind, ids))
         return [some for some in found if some[1]]
 
-    def _confirmed(self, run: _Run) -> Sequence[str]:
-        """Those of a run that are not gone or renewed; they are over."""
-        due = self._due[run.kind]
-        known = [*map(due.pop, run.ids, repeat(None))]
-        if known == [*run.numbers]:
-            return run.ids
-        ids = []
-        for id, number, counts in zip(run.ids, run.numbers, known, strict=True):
-            if counts == number:
-                ids.append(id)
-            elif counts is not None:
-                due[id] = counts
-        return ids
-
     def _holds(self, entry: Entry) -> bool:
         _, number, kind, id = entry
         return self._due[kind].get(id) == number
 
     def __len__(self) -> int:
         """How many entries are kept, those of what is gone among them."""
-        return len(self._queue) + len(self._ends) + sum(len(run.ids) for run in self._runs)
+        return len(self._queue) + len(self._ends) + self._in_runs
 
     @property
     def moment(self) -> Micros:

@@ -12,6 +12,7 @@ from nearcast.clock import format_micros
 from nearcast.cpsl.composite import Composite, Mode
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import ValidationError
+from nearcast.model.codec.config import config_from_json, config_to_json
 from nearcast.model.codec.events import event_from_json, event_to_json, time_from_json
 from nearcast.model.codec.places import members, refuse_unknown
 from nearcast.model.geometry import Space
@@ -23,7 +24,7 @@ __all__ = [
     "notification_to_json",
 ]
 
-_COMPOSITE = ("id", "subscriber", "text", "consume")
+_COMPOSITE = ("id", "subscriber", "text", "consume", "config")
 
 
 def composite_to_json(composite: Composite) -> dict[str, Any]:
@@ -31,7 +32,10 @@ def composite_to_json(composite: Composite) -> dict[str, Any]:
     given: dict[str, Any] = {"id": composite.id}
     if composite.subscriber is not None:
         given["subscriber"] = composite.subscriber
-    return given | {"text": composite.text, "consume": composite.consume}
+    given |= {"text": composite.text, "consume": composite.consume}
+    if config := config_to_json(composite.expires, composite.terms):
+        given["config"] = config
+    return given
 
 
 def composite_from_json(given: object) -> Composite:
@@ -42,16 +46,20 @@ def composite_from_json(given: object) -> Composite:
         if not isinstance(wanted.get(name), str):
             raise ValidationError(name, wanted.get(name), "give a string")
     consume = cast(Mode, wanted.get("consume") or "first-matching")
-    return Composite(wanted["id"], wanted.get("subscriber"), wanted["text"], consume)
+    expires, terms = config_from_json(wanted.get("config"))
+    return Composite(
+        wanted["id"], wanted.get("subscriber"), wanted["text"], consume, None, expires, terms
+    )
 
 
 def notification_to_json(told: Notification, made: Any = None) -> dict[str, Any]:
     """A notification as an object `json.dumps` takes; what there is nothing to say of is null.
 
     `event` is a CloudEvent: `made`, where somebody has it at hand. A composite event's `parts`
-    stand beside it.
+    stand beside it. Only what is of a digest has the member `digest`.
     """
     event = told.event
+    of = {} if told.digest is None else {"digest": told.digest}
     return {
         "seq": told.seq,
         "subscription": told.subscription_id,
@@ -61,6 +69,7 @@ def notification_to_json(told: Notification, made: Any = None) -> dict[str, Any]
         "transition": told.transition,
         "object": told.object,
         "parts": list(event.parts) if isinstance(event, CompositeEvent) else None,
+        **of,
     }
 
 
@@ -79,5 +88,5 @@ def notification_from_json(given: object, *, space: Space = "globe") -> Notifica
         )  # fmt: skip
     return Notification(
         said["subscription"], said.get("subscriber"), event, at,
-        said.get("transition"), said.get("object"), said.get("seq"),
+        said.get("transition"), said.get("object"), said.get("seq"), said.get("digest"),
     )  # fmt: skip

@@ -264,7 +264,7 @@ class _Analysis:
         if not math.isfinite(node.metres) or node.metres < 0:
             self._say("a distance is not negative", node)
         elif node.metres == 0 and node.op == "<":
-            self._say("no distance is less than 0: give more, or use OVLP", node)
+            self._say("no distance is less than 0: give more", node)
 
     def _border(self, node: ast.Crossing) -> None:
         if not math.isfinite(node.margin) or node.margin < 0:

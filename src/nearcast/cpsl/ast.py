@@ -169,13 +169,18 @@ class SetTest(Node):
 
 @dataclass(frozen=True, slots=True)
 class RfidTest(Node):
-    """`PRODUCT = (0;7) 0x3F`: the bits first..last of a code, 0 the leftmost, as a number."""
+    """`PRODUCT = (0;7) 0x3F`: the bits first..last of a code, 0 the leftmost, as a number.
 
-    name: Literal["PRODUCT", "READER"]
+    `name` is the attribute that holds the code; `role` what the code is, where that is not the
+    attribute's name: `PRODUCT = (0;7;epc) 0x3F`.
+    """
+
+    name: str
     op: Comparison
     first: int
     last: int
     value: Code | Variable
+    role: Literal["PRODUCT", "READER"] | None = None
 
 
 Test: TypeAlias = ArithTest | RangeTest | StringTest | SetTest | RfidTest
@@ -335,7 +340,7 @@ class Inside(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Overlap(Expression):
-    """`OVLP(R)A`, `OVLP(A)B`: the places meet."""
+    """`OVLP(R)A`, `OVLP(A)B`: the places meet, and neither lies in the other."""
 
     place: Place
     body: Expression

@@ -260,7 +260,7 @@ def inside(place: GivenPlace, body: Expression) -> ast.HappenIn | ast.Inside:
 
 
 def overlapping(place: GivenPlace, body: Expression) -> ast.Overlap:
-    """`OVLP(…)A`: the places meet."""
+    """`OVLP(…)A`: the places meet, and neither lies in the other."""
     return ast.Overlap(_place(place), _checked(body))
 
 

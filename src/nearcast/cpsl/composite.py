@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from nearcast.clock import Micros
+from nearcast.clock import Micros, Time, to_micros
 from nearcast.cpsl.analyze import analyze
 from nearcast.cpsl.ast import Expression, Pattern, forget_spans
 from nearcast.cpsl.compile import Plan, compile_pattern
@@ -14,6 +14,7 @@ from nearcast.cpsl.regions import Regions
 from nearcast.cpsl.templates import learn, recognise
 from nearcast.errors import ValidationError
 from nearcast.model.events import check_id
+from nearcast.model.terms import Terms, stated
 
 __all__ = ["MODES", "Composite", "Mode"]
 
@@ -28,8 +29,8 @@ class Composite:
 
     `text` is CPSL, or an expression or pattern built in Python (nearcast.cpsl.builder); it is
     kept as text, and parsed as `pattern`. `regions` are the regions that the text names; a
-    text that names some is kept with their points instead. Raises a PatternError with line,
-    column and caret.
+    text that names some is kept with their points instead. From `expires` on nothing more is
+    detected. Raises a PatternError with line, column and caret.
 
     >>> Composite(id="c1", subscriber="ops", text='Q(3)(STRING: type = "alarm")').consume
     'first-matching'
@@ -39,6 +40,8 @@ class Composite:
     subscriber: str | None
     text: str
     consume: Mode
+    expires: Micros | None
+    terms: Terms | None
     _pattern: Pattern | None = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -48,12 +51,18 @@ class Composite:
         text: str | Expression | Pattern = "",
         consume: Mode = "first-matching",
         regions: Regions | None = None,
+        expires: Time | None = None,
+        terms: Terms | None = None,
     ) -> None:
         check_id(id, "id")
         if subscriber is not None:
             check_id(subscriber, "subscriber")
         if consume not in MODES:
             raise ValidationError("consume", consume, f"choose one of {', '.join(MODES)}")
+        until = None if expires is None else to_micros(expires, "expires")
+        said = stated(terms)
+        if said is not None and not said.initial_event:
+            raise ValidationError("initial_event", False, "leave it: a pattern sees what comes")
         pattern = None
         if not isinstance(text, str) or regions or recognise(text) is None:
             pattern = _parsed(text, regions)
@@ -63,6 +72,8 @@ class Composite:
         put(self, "_pattern", pattern)
         put(self, "text", text if isinstance(text, str) and not regions else str(pattern))
         put(self, "consume", consume)
+        put(self, "expires", until)
+        put(self, "terms", said)
 
     @property
     def pattern(self) -> Pattern:
@@ -79,7 +90,25 @@ class Composite:
         return template.plan(constants, longest, apart)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Composite, (self.id, self.subscriber, self.text, self.consume))
+        said = self.id, self.subscriber, self.text, self.consume, self.expires, self.terms
+        return (_known, said)
+
+
+def _known(
+    id: str, subscriber: str | None, text: str, consume: Mode, expires: Micros | None = None,
+    terms: Terms | None = None,
+) -> Composite:  # fmt: skip
+    """One that was a composite elsewhere: it is parsed when somebody asks for its pattern."""
+    made = object.__new__(Composite)
+    put = object.__setattr__
+    put(made, "id", id)
+    put(made, "subscriber", subscriber)
+    put(made, "_pattern", None)
+    put(made, "text", text)
+    put(made, "consume", consume)
+    put(made, "expires", expires)
+    put(made, "terms", terms)
+    return made
 
 
 def _parsed(given: object, regions: Regions | None) -> Pattern:

@@ -79,6 +79,11 @@ class Registration:
         self.since = since
         self.count = 0
 
+    def over(self, now: Micros) -> bool:
+        """Whether nothing is detected any more at a moment."""
+        expires: Micros | None = self.composite.expires
+        return expires is not None and expires <= now
+
 
 class Graph:
     """The nodes of all composites, and one step of detection at a time."""

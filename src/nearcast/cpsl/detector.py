@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from operator import le
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from nearcast.cpsl import state
 from nearcast.cpsl.compile import Op, Plan
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.dag import Graph, Registration, Scope
+from nearcast.cpsl.expiries import Expiries
 from nearcast.cpsl.instances import CompositeEvent, Detection, GlobeInstance, Instance
 from nearcast.cpsl.lineage import DEEPEST, Happening, Lineage, claim, lineage_of
 from nearcast.cpsl.operators.crossings import BORDERS
@@ -60,6 +61,9 @@ class Detector:
     ('e1', 'e2')
     """
 
+    _lasting: ClassVar[bool] = False
+    """Whether composites that are over stay, and are only detected no more."""
+
     def __init__(
         self,
         space: Space = "globe",
@@ -81,6 +85,7 @@ class Detector:
         self.nested = nested
         self._graph = Graph(Relations(space, tolerance_m), max_pending)
         self._registrations: dict[str, Registration] = {}
+        self._expiries = Expiries(self._registrations)
         self._added = 0
         self._epoch = 0
         self._received = 0
@@ -132,24 +137,25 @@ class Detector:
         """Detect a composite from now on: what came before does not count. O(size).
 
         Periods are counted from `since`, by default from where time stands, before the first
-        event from that. A composite that cannot be detected is refused, and nothing changes.
+        event from that. A composite that cannot be detected is refused, and nothing changes; of
+        one that is over nothing is kept.
         """
-        if not isinstance(composite, Composite):
-            raise ValidationError("composite", composite, "give a Composite")
-        plan = self._checked(composite)
+        plan = self.plan(composite)
         if composite.id in self._registrations:
             raise DuplicateIdError("composite", composite.id, "remove it first")
+        if composite.expires is not None and composite.expires <= max(self._newest, self._closed):
+            return
         begin = None if since is None else to_micros(since, "since")
         self._register(composite, plan, self._epoch, begin)
 
     def check(self, composite: Composite) -> None:
         """Refuse a composite that cannot be detected; changes nothing. O(size)."""
+        self.plan(composite)
+
+    def plan(self, composite: Composite) -> Plan:
+        """The plan of a composite that can be detected here; others are refused. O(size)."""
         if not isinstance(composite, Composite):
             raise ValidationError("composite", composite, "give a Composite")
-        self._checked(composite)
-
-    def _checked(self, composite: Composite) -> Plan:
-        """The plan of a composite that can be detected."""
         plan = composite.plan(self.longest)
         for x, y in _corners(plan):
             if self._graph.relations.globe or not (math.isfinite(x) and math.isfinite(y)):
@@ -168,7 +174,15 @@ class Detector:
         if self.nested and root.gated:  # then nobody shares it
             root.gate = lambda instances: claim(registration.order, instances)
         self._registrations[composite.id] = registration
+        self._expiries.add(registration)
         return registration
+
+    def _let_go(self, now: Micros) -> None:
+        """Composites that are over go, with all that waits for them."""
+        if self._lasting:
+            return
+        for id in self._expiries.over(now):
+            self.remove(id)
 
     def remove(self, id: str) -> None:
         """Forget a composite and what only it waited for; raises UnknownIdError."""
@@ -181,6 +195,17 @@ class Detector:
 
     # -- events ------------------------------------------------------------------
 
+    def begin(self, at: Time) -> None:
+        """Time begins at a moment, as if an event had come then that nobody waits for.
+
+        Periods are counted from there. For detectors that share a stream and do not all see its
+        first event. Refused once time has begun, unless it has come to that very moment.
+        """
+        moment = to_micros(at, "at")
+        if self._graph.started and self._graph.now != moment:
+            raise ValidationError("at", at, "time has begun already: begin before the first event")
+        self._graph.move_to(moment)
+
     def feed(self, events: Event | Iterable[Event]) -> list[CompositeEvent]:
         """Take events; returns what they complete, in order of detection.
 
@@ -192,7 +217,7 @@ class Detector:
         given = [events] if isinstance(events, Event) else _listed(events)
         starts, ends = self._times(given)
         found: list[CompositeEvent] = []
-        self._graph.learn()
+        self._learn()
         if len(given) == 1:
             self._process_all(self._accept(given, starts, ends), found)
         else:
@@ -305,7 +330,7 @@ class Detector:
         ready: list[Timed] = []
         while self._held and self._held[0][0] <= moment:
             ready.append(heappop(self._held))
-        self._graph.learn()
+        self._learn()
         self._process_all(ready, found)
         if not self._graph.started:
             self._graph.move_to(moment)
@@ -316,6 +341,7 @@ class Detector:
         self._closed = moment
         self._newest = max(self._newest, moment)
         self._epoch += 1
+        self._let_go(self._graph.now)
         return found
 
     def _process_all(self, ready: list[Timed], found: list[CompositeEvent]) -> None:
@@ -369,6 +395,7 @@ class Detector:
             if graph.found:
                 self._collect(found)
         self._epoch += len(ready)
+        self._let_go(self._graph.now)
 
     def _matched(
         self, ready: list[Timed]
@@ -379,17 +406,11 @@ class Detector:
         primitive the location tests that hold, as far as an index is asked.
         """
         graph = self._graph
-        dispatch, locations = graph.dispatch, graph.locations
-        if not dispatch.matching and not locations:
+        locations = graph.locations
+        if not self._ahead and not locations:
             return None, None
         events = [timed[3] for timed in ready]
-        found = [dispatch.find(event) for event in events]
-        if dispatch.matching:
-            if len(events) == 1:
-                found[0] += dispatch.match_one(events[0])
-            else:
-                for mine, more in zip(found, dispatch.match_many(events), strict=True):
-                    mine += more
+        found = self._primitives(events)
         if not locations or len(events) == 1:
             return found, None
         keys: list[tuple[int, int]] = []
@@ -409,14 +430,35 @@ class Detector:
             places[keys[row]].append(number)
         return found, places
 
+    @property
+    def _ahead(self) -> bool:
+        """Whether primitives are better found for many events at once."""
+        return self._graph.dispatch.matching
+
+    def _learn(self) -> None:
+        """Make ready what finds primitives."""
+        self._graph.learn()
+
+    def _primitives(self, events: list[Event]) -> list[list[Primitive]]:
+        """For each event the primitives that it may satisfy."""
+        dispatch = self._graph.dispatch
+        found = [dispatch.find(event) for event in events]
+        if dispatch.matching:
+            if len(events) == 1:
+                found[0] += dispatch.match_one(events[0])
+            else:
+                for mine, more in zip(found, dispatch.match_many(events), strict=True):
+                    mine += more
+        return found
+
     def _collect(self, found: list[CompositeEvent]) -> None:
         """Turn what reached the roots in this step into composite events."""
         waiting = self._graph.found
         if len(waiting) > 1:
             waiting.sort(key=lambda pair: pair[0].order)
         for registration, instance in waiting:
-            if instance.opens:
-                continue  # a comparison with a variable that nothing bound
+            if instance.opens or registration.over(self._graph.now):
+                continue  # a comparison with a variable that nothing bound; or over in a batch
             if self.nested and not self._claimed(registration, instance):
                 continue
             registration.count += 1
@@ -434,14 +476,29 @@ class Detector:
 
     # -- state -------------------------------------------------------------------
 
-    def save(self) -> bytes:
-        """The composites and everything that waits, to be restored later or elsewhere."""
-        return state.save(self)
+    def save(self, plans: bool = False) -> bytes:
+        """The composites and everything that waits, to be restored later or elsewhere.
+
+        With `plans` nothing has to be parsed then; it takes some time more now, and room.
+        """
+        return state.save(self, plans)
 
     @classmethod
     def restore(cls, saved: bytes) -> Detector:
         """The detector that `save` saw; take only bytes you trust (they are a pickle)."""
         return state.restore(cls, saved)
+
+    def save_waiting(self) -> bytes:
+        """What waits, and how far time has come, without the composites. O(nodes + pending)."""
+        return state.save_waiting(self)
+
+    def load_waiting(self, saved: bytes) -> None:
+        """Go on where the detector stopped that `save_waiting` saw: one with the same composites.
+
+        What waited here is forgotten; the graph stays, so that nothing is built. Bytes of a
+        detector with other composites are refused. Take only bytes you trust (they are a pickle).
+        """
+        state.load_waiting(self, saved)
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: matcher, locations, nodes, instances, held events, and their total."""

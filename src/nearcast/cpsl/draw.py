@@ -10,13 +10,14 @@ import re
 from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
+from typing import Any
 
 from nearcast.clock import format_micros
 from nearcast.cpsl import ast
 from nearcast.model.cql2_literals import number_text
 from nearcast.model.durations import format_seconds
 
-__all__ = ["draw"]
+__all__ = ["draw", "graph", "parts"]
 
 _CHARACTER, _LINE, _PADDING = 7.3, 17, 9  # the measures of 12 px monospace text
 _COLUMN_GAP, _ROW_GAP, _MARGIN = 28, 46, 16
@@ -71,13 +72,53 @@ def draw(pattern: ast.Pattern) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def graph(pattern: ast.Pattern) -> dict[str, Any]:
+    """The same boxes, where they stand, for somebody else to draw; the whole pattern first."""
+    boxes = _boxes(pattern)
+    width, height = _arrange(boxes)
+    return {
+        "width": round(width), "height": round(height),
+        "boxes": [
+            {
+                "kind": box.kind, "lines": box.lines, "names": box.names,
+                "operands": [[number, role] for number, role in box.operands],
+                "x": round(box.x, 1), "y": round(box.y, 1),
+                "width": round(box.width, 1), "height": round(box.height, 1),
+            }
+            for box in boxes
+        ],
+    }  # fmt: skip
+
+
+def parts(pattern: ast.Pattern) -> list[str]:
+    """What each box of the graph stands for, as a pattern's text of its own."""
+    found: dict[ast.Expression, int] = {}
+    _boxes(pattern, found)
+    return [str(ast.Pattern(each, _needed(each, pattern))) for each in found]
+
+
+def _needed(expression: ast.Expression, pattern: ast.Pattern) -> tuple[ast.Definition, ...]:
+    """The definitions that an expression speaks of, in the pattern's order."""
+    names: set[str] = set()
+    pending = [expression]
+    while pending:
+        for each in ast.walk(pending.pop()):
+            if isinstance(each, ast.Reference) and each.name not in names:
+                names.add(each.name)
+                pending.append(pattern.definition(each.name))
+    return tuple(each for each in pattern.definitions if each.name in names)
+
+
 # --- the graph ----------------------------------------------------------------------------------
 
 
-def _boxes(pattern: ast.Pattern) -> list[_Box]:
-    """The distinct expressions, the whole pattern first; variables stand for what they name."""
+def _boxes(pattern: ast.Pattern, numbers: dict[ast.Expression, int] | None = None) -> list[_Box]:
+    """The distinct expressions, the whole pattern first; variables stand for what they name.
+
+    `numbers` is filled with them, in the order of their boxes.
+    """
     bodies = {definition.name: definition.body for definition in pattern.definitions}
-    numbers: dict[ast.Expression, int] = {}
+    numbers = {} if numbers is None else numbers
     boxes: list[_Box] = []
 
     def place(expression: ast.Expression) -> int:

@@ -3,9 +3,9 @@
 A publisher who moves keeps a rectangle that no unary location subscription reaches into. As
 long as it stays inside, no subscription can match, and nothing is sent. The map is cut into
 cells; the broker answers a position with the boxes that reach into its cell, and the
-publisher grows the rectangle among them: greedily, nearest boxes first. The paper collects
-the boxes' corners by quadrant instead; both are O(n log n) in the boxes of a cell, and both
-give one rectangle that is free of them.
+publisher grows the rectangle among them: `greedy`, nearest boxes first, or by `quadrants`, as the
+paper has it: of the boxes' corners in each quadrant those count that no other one dominates. Both
+are O(n log n) in the boxes of a cell, and both give one rectangle that is free of them.
 
 Only points are filtered, and only where all subscriptions are bounded: `DIST(R;>;l)` wants
 nearly every place.
@@ -27,10 +27,27 @@ from nearcast.cpsl.operators.spatial import Relations
 from nearcast.errors import ValidationError
 from nearcast.model.geometry import Box, Point
 
-__all__ = ["SafeRectangles"]
+__all__ = ["METHODS", "SafeRectangles", "check_method", "rectangle"]
 
 F8: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+
+
+#: How a rectangle is grown among boxes.
+METHODS = {"greedy": kernels.safe_rectangle, "quadrants": kernels.quadrant_rectangle}
+
+
+def check_method(field: str, method: object) -> None:
+    """Refuse a method that nobody knows."""
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValidationError(field, method, f"give one of {', '.join(METHODS)}")
+
+
+def rectangle(place: Point, frame: F8, boxes: F8, method: str) -> Box | None:
+    """The safe rectangle of a place inside a frame; None where a box holds it."""
+    xmin, ymin, xmax, ymax = METHODS[method](place.x, place.y, frame, boxes)
+    safe = xmin < place.x < xmax and ymin < place.y < ymax
+    return Box(xmin, ymin, xmax, ymax) if safe else None
 
 
 def _staircase(test: RegionTest, relations: Relations) -> list[tuple[float, float, float, float]]:
@@ -51,12 +68,14 @@ class SafeRectangles:
     """The boxes of unary location subscriptions by cell, and safe rectangles among them.
 
     `extent` is the map; outside of it there is no safe rectangle. `cells` is the number of
-    columns and of rows: a rectangle never reaches beyond its cell.
+    columns and of rows: a rectangle never reaches beyond its cell. `method` says how it is grown.
     """
 
     def __init__(
-        self, tests: Iterable[RegionTest], relations: Relations, extent: Box, cells: int
-    ) -> None:
+        self, tests: Iterable[RegionTest], relations: Relations, extent: Box, cells: int,
+        method: str = "greedy",
+    ) -> None:  # fmt: skip
+        check_method("method", method)
         if extent.xmin >= extent.xmax or extent.ymin >= extent.ymax:
             raise ValidationError("extent", extent, "give a box with an area")
         if cells < 1:
@@ -70,6 +89,7 @@ class SafeRectangles:
                 )
             boxes += _staircase(test, relations) or reach
         self.extent = extent
+        self._method = method
         self._columns = cells
         self._boxes: F8 = np.array(boxes, np.float64).reshape(-1, 4)
         width = (extent.xmax - extent.xmin) / cells
@@ -91,9 +111,7 @@ class SafeRectangles:
         cell = np.array([left, low, left + width, low + height])
         at = cy * n + cx
         near = self._boxes[self._members[self._starts[at] : self._starts[at + 1]]]
-        xmin, ymin, xmax, ymax = kernels.safe_rectangle(place.x, place.y, cell, near)
-        safe = xmin < place.x < xmax and ymin < place.y < ymax
-        return Box(xmin, ymin, xmax, ymax) if safe else None
+        return rectangle(place, cell, near, self._method)
 
     def sent(self, movers: npt.NDArray[np.int64], xs: F8, ys: F8, matching: Flags) -> Flags:
         """Which positions of a stream publishers send who keep their safe rectangles.
@@ -104,6 +122,6 @@ class SafeRectangles:
         frame = np.array([extent.xmin, extent.ymin, extent.xmax, extent.ymax])
         found: Flags = kernels.filter_positions(
             movers, xs, ys, matching, frame, self._columns, self._columns,
-            self._starts, self._members, self._boxes,
+            self._starts, self._members, self._boxes, self._method == "quadrants",
         )  # fmt: skip
         return found

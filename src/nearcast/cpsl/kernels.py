@@ -97,7 +97,9 @@ LIMIT, CENTRE_X, CENTRE_Y = 0, 1, 2
 def point_passes(tests, row, x, y, globe):
     """Whether a point satisfies a unary location subscription."""
     op, kind, off = tests.codes[row, OP], tests.codes[row, KIND], tests.codes[row, OFFSET]
-    if op in (HAPPEN_IN, OVERLAP):
+    if op == OVERLAP:
+        return False  # what a point meets, it lies in
+    if op == HAPPEN_IN:
         return point_in_shape(kind, tests.floats, off, x, y, globe)
     if op == SAME_PLACE:
         cx, cy = tests.numbers[row, CENTRE_X], tests.numbers[row, CENTRE_Y]
@@ -131,13 +133,23 @@ def shape_passes(tests, row, kind, floats, globe):
     if op == HAPPEN_IN:
         return shape_covers(own, tests.floats, off, kind, floats, 0, globe)
     if op == OVERLAP:
-        return shapes_meet(own, tests.floats, off, kind, floats, 0, globe)
+        return shapes_overlap(own, tests.floats, off, kind, floats, 0, globe)
     if op == SAME_PLACE:
         cx, cy = tests.numbers[row, CENTRE_X], tests.numbers[row, CENTRE_Y]
         x, y = centre_of(kind, floats, 0)
         return _apart(cx, cy, x, y, globe) <= tests.tolerance
     d = shapes_distance(own, tests.floats, off, kind, floats, 0, globe)
     return _far_enough(op, d, tests.numbers[row, LIMIT], tests.tolerance)
+
+
+@kernel
+def shapes_overlap(kind, floats, off, kind2, floats2, off2, globe):
+    """Whether two places share a point and neither lies in the other."""
+    if not shapes_meet(kind, floats, off, kind2, floats2, off2, globe):
+        return False
+    if shape_covers(kind, floats, off, kind2, floats2, off2, globe):
+        return False
+    return not shape_covers(kind2, floats2, off2, kind, floats, off, globe)
 
 
 @kernel
@@ -305,7 +317,55 @@ def safe_rectangle(x, y, frame, boxes):
 
 
 @kernel
-def filter_positions(movers, xs, ys, matching, frame, columns, rows, starts, members, boxes):
+def quadrant_rectangle(x, y, frame, boxes):
+    """`safe_rectangle` by quadrants and dominance, as Grus has it (Fig. 5).
+
+    In each quadrant about the position, of the boxes' nearest corners those count that no other
+    one dominates; between two of them in order stands the corner of a free rectangle (the tension
+    points). Of each quadrant's corners the one is taken that leaves the largest area, one quadrant
+    after the other. O(n log n).
+    """
+    n = len(boxes)
+    reach = np.array([frame[2] - x, frame[3] - y, x - frame[0], y - frame[1]])
+    near = np.empty((n, 2))
+    for quadrant in range(4):
+        across, up = 2 * (quadrant % 2), 1 + 2 * (quadrant // 2)
+        count = 0
+        for j in range(n):
+            if across == 0:
+                w, far_w = boxes[j, 0] - x, boxes[j, 2] - x
+            else:
+                w, far_w = x - boxes[j, 2], x - boxes[j, 0]
+            if up == 1:
+                h, far_h = boxes[j, 1] - y, boxes[j, 3] - y
+            else:
+                h, far_h = y - boxes[j, 3], y - boxes[j, 1]
+            if far_w >= 0.0 and far_h >= 0.0:
+                near[count, 0], near[count, 1] = max(w, 0.0), max(h, 0.0)
+                count += 1
+        best, best_w, best_h = 0.0, 0.0, 0.0
+        lowest = np.inf
+        beyond_w, beyond_h = reach[2 - across], reach[4 - up]
+        order = order_of(near[:count, 0])
+        for i in range(count + 1):
+            corner_w = near[order[i], 0] if i < count else np.inf
+            if i == count or near[order[i], 1] < lowest:
+                w, h = min(corner_w, reach[across]), min(lowest, reach[up])
+                area = (w + beyond_w) * (h + beyond_h)
+                if w > 0.0 and h > 0.0 and area > best:
+                    best, best_w, best_h = area, w, h
+                if i < count:
+                    lowest = near[order[i], 1]
+        if best == 0.0:
+            return x, y, x, y
+        reach[across], reach[up] = best_w, best_h
+    return x - reach[2], y - reach[3], x + reach[0], y + reach[1]
+
+
+@kernel
+def filter_positions(
+    movers, xs, ys, matching, frame, columns, rows, starts, members, boxes, quadrants
+):
     """Publishers that keep safe rectangles: which of their positions they send.
 
     `matching` marks positions that some region wants: a sent one of these needs no rectangle
@@ -334,5 +394,9 @@ def filter_positions(movers, xs, ys, matching, frame, columns, rows, starts, mem
         cell[3] = cell[1] + height
         c = cy * columns + cx
         near = boxes[members[starts[c] : starts[c + 1]]]
-        held[m, 0], held[m, 1], held[m, 2], held[m, 3] = safe_rectangle(x, y, cell, near)
+        if quadrants:
+            found = quadrant_rectangle(x, y, cell, near)
+        else:
+            found = safe_rectangle(x, y, cell, near)
+        held[m, 0], held[m, 1], held[m, 2], held[m, 3] = found
     return sent

@@ -372,11 +372,13 @@ class _Reader(Transformer_NonRecursive[Any, Any]):
         return ast.SetTest(str(parts[0]), tuple(map(_unquoted, parts[1:])), negated=True, span=span)
 
     def on_rfid_test(self, span: ast.Span, parts: list[Any]) -> ast.RfidTest:
-        name, op, first, last, value = parts
+        role, op, first, last, *named, value = parts
         bits = self._integer(first), self._integer(last)
         if isinstance(value, Token):
             value = _code(value)
-        return ast.RfidTest(_word(name), _word(op), *bits, value, span=span)
+        name = str(named[0]) if named else str(role)
+        said = None if name == role else _word(role)
+        return ast.RfidTest(name, _word(op), *bits, value, said, span=span)
 
     # Numbers.
 

@@ -9,8 +9,9 @@ of another type is false; number, string and bool are three types; NaN passes no
 
 - ``NAME = &x`` (no arithmetic) binds x; every other test with a variable stays *open* until
   the variable is known and is then decided by `OpenTest.holds`.
-- An RFID test reads the attribute PRODUCT or READER: a string such as ``0x3FA0`` or ``0101b``.
-  Bits count from 0 at the left; a code too short for the last bit fails the test.
+- An RFID test reads the attribute PRODUCT or READER, or the one that it names: a string such as
+  ``0x3FA0`` or ``0101b``. Bits count from 0 at the left; a code too short for the last bit
+  fails the test.
 """
 
 from __future__ import annotations

@@ -149,7 +149,9 @@ def _set(node: ast.SetTest) -> str:
 
 
 def _rfid(node: ast.RfidTest) -> str:
-    return f"{node.name} {node.op} ({node.first}; {node.last}) {_value(node.value)}"
+    named = "" if node.role is None else f"; {node.name}"
+    bits = f"({node.first}; {node.last}{named})"
+    return f"{node.role or node.name} {node.op} {bits} {_value(node.value)}"
 
 
 def _variable(node: ast.Variable) -> str:

@@ -1,16 +1,19 @@
 """A detector's state as bytes, its size, and the proof that it keeps nothing useless.
 
-The graph is not saved: it follows from the composites. Saved are the composites with the
-point of the stream at which each came, what waits at each node (found again by composite and
-place in its plan), the timers and the events held back.
+The graph is not saved: it follows from the composites. Saved are the composites with the point of
+the stream at which each came, if wanted with their plans, and what waits: at each node, the timers
+and the events held back. What waits can be had alone, for who has the same composites elsewhere:
+it is small, and nothing has to be parsed or built for it.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from nearcast.clock import NEVER, Micros
 from nearcast.cpsl.instances import Instance
 from nearcast.cpsl.operators.crossings import Border
 from nearcast.cpsl.operators.node import Node
@@ -21,19 +24,20 @@ if TYPE_CHECKING:
     from nearcast.cpsl.dag import Registration
     from nearcast.cpsl.detector import Detector
 
-__all__ = ["check", "memory", "restore", "save"]
+__all__ = ["check", "load_waiting", "memory", "restore", "save", "save_waiting"]
 
-_VERSION = 3
+_VERSION = 4
+#: There nodes are told by a composite and a place in its plan.
+_BEFORE = 3
 _COUNTERS = ("late", "duplicates", "_added", "_epoch", "_received", "_newest", "_closed")
 
 
-def _numbered(detector: Detector) -> dict[Node, tuple[str, int]]:
-    """Every node by a composite that uses it and its place in that composite's plan."""
-    numbers: dict[Node, tuple[str, int]] = {}
-    for id, registration in detector._registrations.items():
-        for at, node in enumerate(_below(registration.root)):
-            numbers.setdefault(node, (id, at))
-    return numbers
+def _nodes(detector: Detector) -> list[Node]:
+    """All nodes, in an order that follows from the composites alone."""
+    found: dict[Node, None] = {}
+    for registration in detector._registrations.values():
+        found.update(dict.fromkeys(_below(registration.root)))
+    return list(found)
 
 
 def _below(root: Node) -> list[Node]:
@@ -46,47 +50,40 @@ def _below(root: Node) -> list[Node]:
     return found
 
 
-def save(detector: Detector) -> bytes:
-    """Everything that `restore` needs. O(pending)."""
-    graph = detector._graph
-    numbers = _numbered(detector)
+def save(detector: Detector, plans: bool) -> bytes:
+    """Everything that `restore` needs. O(composites + pending)."""
+    longest = detector.longest
+    composites = [
+        (r.composite, r.composite.plan(longest) if plans else None, r.order, r.epoch, r.since)
+        for r in detector._registrations.values()
+    ]
     known = {
         "version": _VERSION,
-        "options": {
-            "space": detector.space,
-            "lateness": detector.lateness,
-            "longest": detector.longest,
-            "tolerance_m": graph.relations.tolerance,
-            "max_pending": graph.max_pending,
-            "unique": detector.unique,
-            "nested": detector.nested,
-        },
-        "composites": [
-            (r.composite, r.order, r.epoch, r.since, r.count)
-            for r in detector._registrations.values()
-        ],
-        "counters": {name: getattr(detector, name) for name in _COUNTERS},
-        "held": detector._held,
-        "seen": detector._seen,
-        "graph": (graph.now, graph.started, graph.step, graph._serial, graph.overflows),
-        "nodes": {
-            number: dumped
-            for node, number in numbers.items()
-            if (dumped := node.dump()) is not None
-        },
-        "timers": graph.timers.dump(numbers),
+        "options": _options(detector),
+        "composites": composites,
+        "waiting": _waiting(detector, _nodes(detector)),
     }
     return pickle.dumps(known, protocol=5)
 
 
+def _options(detector: Detector) -> dict[str, Any]:
+    graph = detector._graph
+    return {
+        "space": detector.space,
+        "lateness": detector.lateness,
+        "longest": detector.longest,
+        "tolerance_m": graph.relations.tolerance,
+        "max_pending": graph.max_pending,
+        "unique": detector.unique,
+        "nested": detector.nested,
+    }
+
+
 def restore(cls: type[Detector], saved: bytes) -> Detector:
     """A detector that goes on where the saved one stopped."""
-    try:
-        known: dict[str, Any] = pickle.loads(saved)
-        version = known["version"]
-    except Exception as error:  # whatever a pickle of something else may raise
-        raise ValidationError("saved", saved, f"give what save() returned ({error})") from None
-    if version != _VERSION:
+    known = _unpacked(saved)
+    version = known["version"]
+    if version not in (_BEFORE, _VERSION):
         raise ValidationError("saved", version, f"this release reads version {_VERSION}")
     options = known["options"]
     detector = cls(
@@ -98,27 +95,133 @@ def restore(cls: type[Detector], saved: bytes) -> Detector:
         nested=options["nested"],
     )
     detector.lateness, detector.longest = options["lateness"], options["longest"]
-    graph = detector._graph
-    for composite, order, epoch, since, count in known["composites"]:
-        plan = composite.plan(detector.longest)
+    for composite, *rest in known["composites"]:
+        if version == _VERSION:
+            plan, order, epoch, since = rest
+        else:
+            plan, (order, epoch, since, _) = None, rest
+        plan = plan or composite.plan(detector.longest)
         registration = detector._register(composite, plan, epoch, since)
-        registration.order, registration.count = order, count
+        registration.order = order
+    if version == _VERSION:
+        _wait(detector, _nodes(detector), known["waiting"])
+    else:
+        _wait_as_before(detector, known)
+    return detector
+
+
+def _unpacked(saved: bytes) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = pickle.loads(saved)
+        known["version"]
+    except Exception as error:  # whatever a pickle of something else may raise
+        raise ValidationError("saved", saved, f"give what was saved ({error})") from None
+    return known
+
+
+def _wait_as_before(detector: Detector, known: dict[str, Any]) -> None:
+    """Take over what the release before wrote."""
+    nodes = {
+        (id, at): node
+        for id, registration in detector._registrations.items()
+        for at, node in enumerate(_below(registration.root))
+    }
+    for registration, (*_, count) in zip(
+        detector._registrations.values(), known["composites"], strict=True
+    ):
+        registration.count = count
+    _resume(detector, nodes, known)
+
+
+# --- what waits -----------------------------------------------------------------------------------
+
+
+def save_waiting(detector: Detector) -> bytes:
+    """What waits, without the composites. O(nodes + pending)."""
+    known = {
+        "version": _VERSION,
+        "composites": fingerprint(detector),
+        "waiting": _waiting(detector, _nodes(detector)),
+    }
+    return pickle.dumps(known, protocol=5)
+
+
+def load_waiting(detector: Detector, saved: bytes) -> None:
+    """Let what was saved wait here, and nothing else. O(nodes + pending)."""
+    known = _unpacked(saved)
+    if known["version"] != _VERSION:
+        raise ValidationError("saved", known["version"], f"this release reads version {_VERSION}")
+    moment, started, *_ = known["waiting"]["graph"]
+    now = moment if started else NEVER
+    if known["composites"] != fingerprint(detector, now):
+        raise ValidationError(
+            "saved", known["composites"],
+            "it waits for other composites: add the same ones, in the same order and with the same "
+            "options, or start afresh",
+        )  # fmt: skip
+    detector._let_go(now)
+    nodes = _nodes(detector)
+    for node in nodes:
+        node.clear()
+    _wait(detector, nodes, known["waiting"])
+
+
+def fingerprint(detector: Detector, now: Micros = NEVER) -> str:
+    """Tells apart what two detectors look for: options, composites, and when these came.
+
+    Composites that are over `now` need not be there.
+    """
+    hashed = blake2b(repr(sorted(_options(detector).items())).encode(), digest_size=16)
+    for id, r in detector._registrations.items():
+        composite = r.composite
+        if r.over(now) and not detector._lasting:
+            continue
+        ends = composite.expires
+        said = (id, composite.text, composite.consume, ends, r.order, r.epoch, r.since)
+        hashed.update(repr(said).encode())
+    return hashed.hexdigest()
+
+
+def _waiting(detector: Detector, nodes: list[Node]) -> dict[str, Any]:
+    graph = detector._graph
+    numbers: dict[Node, Any] = {node: number for number, node in enumerate(nodes)}
+    counts = [r.count for r in detector._registrations.values()]
+    return {
+        "counts": {at: count for at, count in enumerate(counts) if count},
+        "counters": {name: getattr(detector, name) for name in _COUNTERS},
+        "held": detector._held,
+        "seen": detector._seen,
+        "graph": (graph.now, graph.started, graph.step, graph._serial, graph.overflows),
+        "begin": [numbers[node] for node in graph._waiting_start],
+        "nodes": {
+            number: dumped
+            for node, number in numbers.items()
+            if (dumped := node.dump()) is not None
+        },
+        "timers": graph.timers.dump(numbers),
+    }
+
+
+def _wait(detector: Detector, nodes: list[Node], known: dict[str, Any]) -> None:
+    counts = known["counts"]
+    for at, registration in enumerate(detector._registrations.values()):
+        registration.count = counts.get(at, 0)
+    _resume(detector, dict(enumerate(nodes)), known)
+    detector._graph._waiting_start = [nodes[number] for number in known["begin"]]
+
+
+def _resume(detector: Detector, nodes: dict[Any, Node], known: dict[str, Any]) -> None:
+    graph = detector._graph
     for name, value in known["counters"].items():
         setattr(detector, name, value)
     detector._held, detector._seen = known["held"], known["seen"]
     graph.now, graph.started, graph.step, graph._serial, graph.overflows = known["graph"]
     if graph.started:
         graph._waiting_start.clear()
-    nodes = {
-        (id, at): node
-        for id, registration in detector._registrations.items()
-        for at, node in enumerate(_below(registration.root))
-    }
-    saved_nodes = known["nodes"]
-    for number in sorted(saved_nodes, key=lambda each: nodes[each].order):  # inner ones first
-        nodes[number].load(saved_nodes[number])
+    saved = known["nodes"]
+    for number in sorted(saved, key=lambda each: nodes[each].order):  # inner ones first
+        nodes[number].load(saved[number])
     graph.timers.load(known["timers"], nodes)
-    return detector
 
 
 def memory(detector: Detector) -> dict[str, int]:
@@ -186,6 +289,8 @@ def check(detector: Detector) -> None:
     reachable: set[Node] = set()
     for registration in detector._registrations.values():
         assert registration in registration.root.roots
+        over = graph.started and registration.over(graph.now)
+        assert not over or detector._lasting, "a composite that is over"
         uses[registration.root] = uses.get(registration.root, 0) + 1
         reachable.update(_below(registration.root))
     assert reachable == set(graph.nodes), "a node that no composite needs"

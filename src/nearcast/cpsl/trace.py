@@ -304,7 +304,7 @@ class _Search:
                 case ast.HappenIn() | ast.Inside():
                     return "inside" if relations.inside(other, body) else None
                 case ast.Overlap():
-                    return "they meet" if relations.meet(other, body) else None
+                    return "they overlap" if relations.overlap(other, body) else None
                 case ast.SamePlace():
                     return "the same place" if relations.same(other, body) else None
                 case ast.Distance(op=op, metres=metres):

@@ -122,9 +122,9 @@ class Borders:
         track = self._tracks.take()
         size = track + 1
         self._arrays.reserve(tracks=size, at_x=size, at_y=size, track_entries=size)
-        # The last number keeps it out of the list of changes: nobody asks for them.
+        # The last number but one keeps it out of the list of changes: nobody asks for them.
         self._arrays.tables.tracks[track] = (
-            group, at, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0, -1,
+            group, at, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0, -1, 0,
         )  # fmt: skip
         return track
 

@@ -108,7 +108,7 @@ class History:
         }
         tracks = np.empty((len(groups), t.TRACK_COLUMNS), np.int64)
         tracks[:] = (
-            0, NEVER, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0, t.UNCHANGED,
+            0, NEVER, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0, t.UNCHANGED, 0,
         )  # fmt: skip
         tracks[:, t.T_GROUP] = groups
         empty = np.zeros(len(groups))

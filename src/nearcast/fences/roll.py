@@ -17,6 +17,7 @@ from nearcast.matcher.ids import IdTable
 from nearcast.matcher.places import Bounds, shape_floats
 from nearcast.model.fences import TRANSITIONS, Fence
 from nearcast.model.geometry import Around, Space
+from nearcast.model.terms import Terms
 
 __all__ = ["Roll", "micros"]
 
@@ -41,6 +42,7 @@ class Roll:
         self._group_of: dict[int, Group] = {}
         """By the row of a group."""
         self._roaming: dict[int, Around] = {}
+        self._terms: dict[int, Terms] = {}
         self._told: dict[int, tuple[str, str | None]] = {}
         self.numbered = 0
         """How many fences there ever were."""
@@ -78,8 +80,10 @@ class Roll:
 
     def named_all(self, rows: Sequence[int]) -> list[tuple[str, str | None]]:
         """`named` of each."""
-        found = [*map(self._told.get, rows)]
-        return found if all(found) else [*map(self.named, rows)]  # type: ignore[return-value]
+        try:
+            return [*map(self._told.__getitem__, rows)]
+        except KeyError:
+            return [*map(self.named, rows)]
 
     def fence(self, row: int) -> Fence:
         """The fence of a row, said anew."""
@@ -92,7 +96,7 @@ class Roll:
             self._group_of[group].filter, region,
             frozenset(name for bit, name in enumerate(TRANSITIONS) if flags >> bit & 1),
             float(tables.margins[row]), _span(dwell), _span(lost),
-            None if ends == FOREVER else ends,
+            None if ends == FOREVER else ends, self._terms.get(row),
         )  # fmt: skip
 
     # -- in ------------------------------------------------------------------------
@@ -148,6 +152,8 @@ class Roll:
             self._roaming[row] = region
         else:
             ground.stand(self._arrays.packed, row)
+        if fence.terms is not None:
+            self._terms[row] = fence.terms
         self._group_of[group.row] = group
         group.members += 1
         tables.groups[group.row, t.MEMBERS] += 1
@@ -215,6 +221,7 @@ class Roll:
         tables.fences[row, t.GROUP] = -1
         self._told.pop(row, None)
         self._roaming.pop(row, None)
+        self._terms.pop(row, None)
         self._ids.remove(row)
         group.members -= 1
         tables.groups[group.row, t.MEMBERS] -= 1

@@ -46,6 +46,8 @@ class KnownObject:
     number: int = 0
     gone: int = 0
     visits: tuple[Visit, ...] = ()
+    given_up: int = 0
+    """The number under which it was said to be lost, since that position; 0: it was not."""
 
 
 @dataclass(frozen=True, slots=True)

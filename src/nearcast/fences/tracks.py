@@ -72,7 +72,7 @@ class Tracks:
             self._arrays.reserve(tracks=size, at_x=size, at_y=size, track_entries=size)
         self._arrays.tables.tracks[track] = (
             group.row, NEVER, 0, FOREVER, FOREVER, FOREVER, -1, 0, geometry.POINT, 0, 0,
-            t.UNCHANGED if self._remembers else _UNHEARD,
+            t.UNCHANGED if self._remembers else _UNHEARD, 0,
         )  # fmt: skip
         group.objects[who] = track
         self.objects[track] = group, who

@@ -423,6 +423,16 @@ class Watch:
                 self._arrays.tables.tracks[track, t.GONE] = self._seq
                 self._tracks.mark(track)
 
+    def lose(self, attribute: str, who: Object, at: Micros) -> Sequence[Crossing]:
+        """An object is lost at a moment: to the fences that lose objects and are there."""
+        self._seq += 1
+        for group in self._groups:
+            track = group.objects.get(who) if group.key[0] == attribute else None
+            if track is not None:
+                while lacking := timers.lose(self._arrays.packed, track, at, self._seq, 2):
+                    self._arrays.room(lacking)
+        return self._telling.later()
+
     def reach(self, before: Micros, closed: Micros = NEVER) -> None:
         """Nothing is due before a moment, and up to another, any more."""
         counters = self._arrays.tables.counters
@@ -463,16 +473,17 @@ class Watch:
     def _known_objects(self, tracks: Sequence[int]) -> list[KnownObject]:
         if not tracks:
             return []
-        columns = self._arrays.tables.tracks[[*tracks]][:, [t.T_HEAD, t.AT, t.SEQ, t.GONE]]
+        wanted = [t.T_HEAD, t.AT, t.SEQ, t.GONE, t.GIVEN_UP]
+        columns = self._arrays.tables.tracks[[*tracks]][:, wanted]
         return [*map(self._known_object, tracks, columns.tolist())]
 
     def _known_object(self, track: int, row: Sequence[int]) -> KnownObject:
-        pair, at, seq, gone = row
+        pair, at, seq, gone, given_up = row
         known = self._tracks.objects[track]
         assert known is not None
         visits = [] if pair < 0 else self._visits(pair)
         event = self._tracks.events[track]
-        return KnownObject(known[0].key, known[1], event, at, seq, gone, tuple(visits))
+        return KnownObject(known[0].key, known[1], event, at, seq, gone, tuple(visits), given_up)
 
     def _visits(self, pair: int) -> list[Visit]:
         """Where an object is, or was and may be; from the first of its pairs on."""
@@ -518,9 +529,9 @@ class Watch:
 
     def _recall(self, known: KnownObject, event: Event, group: Group) -> None:
         track = self._tracks.place(group, known.object, known.at, known.number, event)
-        self._arrays.tables.tracks[track, t.GONE] = known.gone
+        self._arrays.tables.tracks[track, [t.GONE, t.GIVEN_UP]] = known.gone, known.given_up
         gone = known.gone if known.gone != FOREVER else 0
-        self._seq = max(self._seq, known.number, gone)
+        self._seq = max(self._seq, known.number, gone, known.given_up)
         for visit in known.visits:
             state = t.IN if visit.inside else t.DOUBT
             state |= t.DWELT if visit.dwelt else 0

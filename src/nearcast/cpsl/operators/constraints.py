@@ -131,7 +131,7 @@ def _relation(kind: str, params: tuple[Any, ...], relations: Relations) -> Calla
     if kind == "inside":
         return lambda a, b: relations.inside(a.shape, b.shape)
     if kind == "meet":
-        return lambda a, b: relations.meet(a.shape, b.shape)
+        return lambda a, b: relations.overlap(a.shape, b.shape)
     if kind == "same":
         return lambda a, b: relations.same(a.shape, b.shape)
     return _apart(params[0], params[1], relations)

@@ -131,6 +131,12 @@ class Positions(Node):
         """The state as plain values; None if there is none."""
         return [(key, track.end, track.seen) for key, track in self.tracks.items()] or None
 
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        for track in self.tracks.values():
+            self.borders.close_track(track.row)
+        self.tracks.clear()
+
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
         for key, end, seen in state:
@@ -280,6 +286,11 @@ class Border(Node):
         visits = [(key, tuple(visit)) for key, visit in self._visits.items()]
         parts = (held, list(self._since.items()), visits, list(self._armed.items()))
         return parts if any(parts) else None
+
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        for known in (self._since, self._visits, self._armed, self._tokens):
+            known.clear()
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave; the positions have theirs already."""

@@ -30,7 +30,7 @@ def unary(kind: str, params: tuple[Any, ...], relations: Relations) -> Test:
     if kind == "happen-in":
         return lambda instance: relations.inside(place, instance.shape)
     if kind == "overlap":
-        return lambda instance: relations.meet(place, instance.shape)
+        return lambda instance: relations.overlap(place, instance.shape)
     if kind == "same-place":
         return lambda instance: relations.same(place, instance.shape)
     _, op, metres = params
@@ -42,6 +42,8 @@ def decided(kind: str, params: tuple[Any, ...], relations: Relations) -> Decided
 
     Most positions are far from a region, or in the middle of a rectangle.
     """
+    if kind == "overlap":
+        return lambda *_: False  # what a point meets, it lies in
     if relations.globe or kind == "same-place":
         return lambda *_: None
     numbers = array("d", params[0]).tolist()

@@ -360,6 +360,12 @@ class Joint(Node):
         assert self.queues is not None
         return [list(queue.items.items()) for queue in self.queues], self.supports.dump()
 
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        self.queues = None
+        if self.constraints.ports > 2:
+            self.supports = Supports()
+
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
         self.queues = self._new_queues()

@@ -59,6 +59,10 @@ class NotFixed(Node):
         """The state as plain values; None if there is none."""
         return self.blocked or None
 
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        self.blocked = False
+
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
         self.blocked = bool(state)
@@ -140,6 +144,11 @@ class NotFollowing(Node):
     def dump(self) -> object:
         """The state as plain values; None if there is none."""
         return [list(q.items.items()) for q in self.queues] if self.pending() else None
+
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        for queue in self.queues:
+            queue.clear()
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
@@ -312,6 +321,11 @@ class NotEnclosed(Node):
     def dump(self) -> object:
         """The state as plain values; None if there is none."""
         return [list(q.items.items()) for q in self.queues] if self.pending() else None
+
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        for queue in self.queues:
+            queue.clear()
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""

@@ -83,8 +83,11 @@ class Node:
         """The state as plain values; None if there is none."""
         return None
 
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+
     def load(self, state: Any) -> None:
-        """Take over a state that `dump` gave."""
+        """Take over a state that `dump` gave; nothing waits here yet."""
 
     def check(self, now: Micros) -> None:
         """Raise AssertionError where the node keeps what can never match."""

@@ -108,3 +108,7 @@ class Either(Node):
                 return
         self.seen.append(instance)
         run.emit(self, instance)
+
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        self.step, self.seen = -1, []

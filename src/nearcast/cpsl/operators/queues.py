@@ -48,6 +48,12 @@ class Queue:
                 del self.buckets[key]
         return instance
 
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        self.items.clear()
+        if self.buckets is not None:
+            self.buckets.clear()
+
     def partners(self, instance: Instance) -> Iterable[tuple[int, Instance]]:
         """Those that share the joining values, oldest first; do not change the queue meanwhile."""
         if self.buckets is None:

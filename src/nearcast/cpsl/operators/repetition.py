@@ -60,6 +60,10 @@ class _Groups(Node):
         """The state as plain values; None if there is none."""
         return list(self.groups.items()) or None
 
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        self.groups = {}
+
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""
         self.groups = {key: list(group) for key, group in state}
@@ -203,6 +207,10 @@ class Sliding(Node):
     def dump(self) -> object:
         """The state as plain values; None if there is none."""
         return list(self.rows.items()) or None
+
+    def clear(self) -> None:
+        """Forget everything that waits here."""
+        self.rows = {}
 
     def load(self, state: Any) -> None:
         """Take over a state that `dump` gave."""

@@ -49,12 +49,14 @@ class Relations:
             return False
         return bool(geometry.shape_covers(outer[0], outer[1], 0, inner[0], inner[1], 0, self.globe))
 
-    def meet(self, first: Shape | None, second: Shape | None) -> bool:
-        """Whether two places share a point."""
+    def overlap(self, first: Shape | None, second: Shape | None) -> bool:
+        """Whether two places share a point and neither lies in the other (RCC-8's PO and EC)."""
         if first is None or second is None:
             return False
+        if geometry.POINT in (first[0], second[0]):  # what a point meets, it lies in
+            return False
         return bool(
-            geometry.shapes_meet(first[0], first[1], 0, second[0], second[1], 0, self.globe)
+            kernels.shapes_overlap(first[0], first[1], 0, second[0], second[1], 0, self.globe)
         )
 
     def same(self, first: Shape | None, second: Shape | None) -> bool:

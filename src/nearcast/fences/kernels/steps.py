@@ -24,6 +24,7 @@ from nearcast.fences.kernels.tables import (
     FENCE,
     FLAGS,
     FOREVER,
+    GIVEN_UP,
     GONE,
     HEAP,
     IN,
@@ -72,6 +73,7 @@ from nearcast.fences.kernels.timers import OF_TRACK, fire_due, is_due, push, rea
 from nearcast.jit import inlined, kernel
 from nearcast.kernels.geometry import POINT
 from nearcast.kernels.region_grid import at_point, in_box
+from nearcast.kernels.sorting import sort
 
 # Items: one row for each position and group that counts it.
 I_TRACK, I_STEP, I_AT, I_NOW, I_SEQ, I_EXPIRES, I_KIND, I_OFFSET = range(8)
@@ -141,8 +143,9 @@ def locate(tables, items, xs, ys, starts, rows, first, stop, globe):
             larger = np.empty(2 * (written + count), np.int32)
             larger[:written] = met[:written]
             met = larger
-        kind, offset = items[i, I_KIND], items[i, I_OFFSET]
-        written = _judge(tables, kind, offset, xs[i], ys[i], found, count, met, written, globe)
+        if count:
+            kind, offset = items[i, I_KIND], items[i, I_OFFSET]
+            written = _judge(tables, kind, offset, xs[i], ys[i], found, count, met, written, globe)
         ends[i - first] = written
     return ends, met
 
@@ -166,7 +169,7 @@ def _crossing_candidates(s, group, track, x, y, globe):
 def _cross(s, track, x, y, globe, count, at, step, seq):
     """Tell of crossings: the object was outside, is outside, and the region lies between."""
     px, py = s.at_x[track], s.at_y[track]
-    s.crossed[:count].sort()
+    sort(s.crossed[:count])
     last = -1
     for i in range(count):
         fence = np.int64(s.crossed[i])
@@ -183,6 +186,29 @@ def _cross(s, track, x, y, globe, count, at, step, seq):
 
 
 # --- what they bring ------------------------------------------------------------------------------
+
+
+@inlined
+def _is_quiet(s, item, group):
+    """Whether a position that meets no fence brings nothing to anybody: most do not."""
+    track, of = item[I_TRACK], s.groups[group]
+    return (
+        s.tracks[track, T_HEAD] < 0 and item[I_KIND] == POINT and item[I_AT] >= s.tracks[track, AT]
+        and of[CROSS_MASK] == 0 and of[OUT_HEAD] < 0 and of[CLASS_HEAD] < 0 and of[WIDTH] < 0
+    )  # fmt: skip
+
+
+@inlined
+def _stand(s, item, x, y, globe):
+    """A position is the last of its track."""
+    track = item[I_TRACK]
+    changed(s, track)
+    s.tracks[track, AT], s.tracks[track, SEQ] = item[I_AT], item[I_SEQ]
+    s.tracks[track, EXPIRES], s.tracks[track, GONE] = item[I_EXPIRES], FOREVER
+    s.tracks[track, T_KIND], s.tracks[track, T_OFFSET] = item[I_KIND], item[I_OFFSET]
+    s.tracks[track, GIVEN_UP] = 0
+    s.at_x[track] = -180.0 if globe and x == 180.0 else x
+    s.at_y[track] = y
 
 
 @kernel
@@ -232,12 +258,7 @@ def _step(tables, item, x, y, met, first, stop, globe):
 
     if follows:
         unlink(s, group, track)
-    changed(s, track)
-    s.tracks[track, AT], s.tracks[track, SEQ] = at, item[I_SEQ]
-    s.tracks[track, EXPIRES], s.tracks[track, GONE] = item[I_EXPIRES], FOREVER
-    s.tracks[track, T_KIND], s.tracks[track, T_OFFSET] = kind, offset
-    s.at_x[track] = -180.0 if globe and x == 180.0 else x
-    s.at_y[track] = y
+    _stand(s, item, x, y, globe)
     if follows:
         link(s, group, track)
 
@@ -295,6 +316,10 @@ def run(tables, items, xs, ys, ends, met, begin, first, stop, globe):
         if items[i, I_TRACK] < 0:  # no position: time has gone on
             continue
         here = 0 if i == begin else ends[i - begin - 1]
+        group = s.tracks[items[i, I_TRACK], T_GROUP]
+        if here == ends[i - begin] and _is_quiet(s, items[i], group):
+            _stand(s, items[i], xs[i], ys[i], globe)
+            continue
         lacking = _step(tables, items[i], xs[i], ys[i], met, here, ends[i - begin], globe)
         if lacking:
             return i, lacking
@@ -321,7 +346,9 @@ def one(tables, track, at, now, seq, expires, x, y, globe):
     if count > len(s.found):
         return lacks(s, MORE_FOUND, count)
     met = s.found
-    stop = _judge(tables, np.int64(POINT), np.int64(0), x, y, s.found, count, met, 0, globe)
+    stop = np.int64(0)
+    if count:
+        stop = _judge(tables, np.int64(POINT), np.int64(0), x, y, s.found, count, met, 0, globe)
     item = np.empty(ITEM_COLUMNS, np.int64)
     item[I_TRACK], item[I_STEP], item[I_AT], item[I_NOW] = track, 1, at, now
     item[I_SEQ], item[I_EXPIRES], item[I_KIND], item[I_OFFSET] = seq, expires, POINT, 0

@@ -46,9 +46,11 @@ GROUP_COLUMNS = 8
 SPAN, CLASS_AFTER, FIRST = range(3)
 
 # Tracks. GROUP and AT are −1 and NEVER where a row is free; a forgotten object is at NEVER, too.
-# CHANGED links those that changed since somebody looked.
+# CHANGED links those that changed since somebody looked. GIVEN_UP is the number under which
+# somebody said that the object is lost, since its last position; 0: nobody did.
 T_GROUP, AT, SEQ, EXPIRES, GONE, TIMER, T_HEAD, PAIRS, T_KIND, T_OFFSET, LINKED, CHANGED = range(12)
-TRACK_COLUMNS = 12
+GIVEN_UP = 12
+TRACK_COLUMNS = 13
 UNCHANGED = -2
 
 # Pairs.
@@ -254,7 +256,9 @@ def has_counted(s, fence, track):
 def is_lost(s, fence, track):
     """Whether the fence has lost the object since its last position."""
     lost = s.terms[fence, LOST]
-    return lost >= 0 and is_over(s, s.tracks[track, AT] + lost)
+    return lost >= 0 and (
+        s.tracks[track, GIVEN_UP] > s.terms[fence, SINCE] or is_over(s, s.tracks[track, AT] + lost)
+    )
 
 
 @inlined

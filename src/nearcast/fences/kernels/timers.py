@@ -23,6 +23,7 @@ from nearcast.fences.kernels.tables import (
     FIRST,
     FOREVER,
     FORGOTTEN,
+    GIVEN_UP,
     GROUP,
     HEAP,
     IN,
@@ -33,6 +34,7 @@ from nearcast.fences.kernels.tables import (
     MORE_OUT,
     NEVER,
     OUT,
+    SINCE,
     SPAN,
     STATE,
     T_GROUP,
@@ -42,6 +44,7 @@ from nearcast.fences.kernels.tables import (
     changed,
     find,
     has_counted,
+    is_lost,
     is_over,
     lacks,
     remove_pair,
@@ -185,12 +188,33 @@ def _forget(s, track, lost, step):
 
 @kernel
 def _lose(s, fence, track, due, step):
-    """A fence loses an object, if it has counted its last position."""
-    if has_counted(s, fence, track):
+    """A fence loses an object, if it has counted its last position, and was not told before."""
+    if has_counted(s, fence, track) and s.tracks[track, GIVEN_UP] <= s.terms[fence, SINCE]:
         pair = find(s, fence, track)
         if pair >= 0:
             remove_pair(s, pair)
         tell(s, step, fence, track, LOST_CODE, due)
+
+
+@kernel
+def lose(tables, track, at, number, step):
+    """An object is lost, however long fences would have waited; `number` is that of the word."""
+    s = Tables(*unpack_tables(tables))
+    group = s.tracks[track, T_GROUP]
+    needed = s.counters[OUT] + s.groups[group, 0]
+    if needed > len(s.out):
+        return lacks(s, MORE_OUT, needed)
+    kind = s.groups[group, CLASS_HEAD]
+    while kind >= 0:
+        fence = np.int64(s.classes[kind, FIRST])
+        while fence >= 0:
+            if not is_lost(s, fence, track):
+                _lose(s, fence, track, at, step)
+            fence = np.int64(s.fences[fence, CLASS_NEXT])
+        kind = s.classes[kind, CLASS_AFTER]
+    s.tracks[track, GIVEN_UP] = number
+    changed(s, track)
+    return DONE
 
 
 @kernel
