@@ -14,7 +14,7 @@ from nearcast.errors import MissingExtraError
 __all__ = ["METRICS", "Figure", "Metric", "draw", "draw_all", "pyplot", "series"]
 
 Metric: TypeAlias = Literal[
-    "item_s", "rate", "build_s", "bytes", "item_bytes", "compile_s", "seconds", "messages"
+    "item_s", "rate", "build_s", "bytes", "item_bytes", "client", "compile_s", "seconds", "messages"
 ]
 
 #: The label of each metric's axis; {unit} is what the operation handles.
@@ -24,6 +24,7 @@ METRICS: dict[Metric, str] = {
     "build_s": "time to build (s)",
     "bytes": "memory (bytes)",
     "item_bytes": "memory per {unit} (bytes)",
+    "client": "memory of a client (bytes)",
     "compile_s": "time to compile (s)",
     "seconds": "time (s)",
     "messages": "messages per {unit}",
@@ -89,6 +90,8 @@ def _values(metric: Metric, measurement: Measurement) -> tuple[float, float, flo
         return measurement.rate, work / times.q3, work / times.q1
     if metric == "messages":
         once = measurement.memory.get("messages", 0) / work
+    elif metric == "client":
+        once = measurement.memory.get("client", 0)
     elif metric in ("bytes", "item_bytes"):
         once = measurement.memory.get("total", 0) / (work if metric == "item_bytes" else 1)
     else:

@@ -12,6 +12,8 @@ from nearcast.bench.tables import Grid, bytes_text, grids
 
 __all__ = ["page", "render", "table_html", "write_report"]
 
+_SHORT = 48
+"""Longer cells are broken into lines."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
        color: #1b1f24; background: #fff; }
@@ -21,9 +23,12 @@ table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid #d0d7de; text-align: right;
          white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, td.long { text-align: left; }
+td.long { white-space: normal; min-width: 22rem; }
 figure { margin: 1.5rem 0; }
 figure svg { max-width: 100%; height: auto; }
+pre { overflow-x: auto; background: #f6f8fa; border-radius: 6px; padding: .6rem .8rem;
+      font-size: 13px; }
 figcaption, .where { color: #57606a; font-size: 13px; }
 code { background: #f6f8fa; padding: .1rem .3rem; }
 .met { color: #1a7f37; } .missed { color: #cf222e; }
@@ -121,7 +126,8 @@ def table_html(grid: Grid) -> str:
 
 
 def _cell(text: str) -> str:
-    verdict = f' class="{text}"' if text in ("met", "missed") else ""
+    kind = text if text in ("met", "missed") else "long" if len(text) > _SHORT else ""
+    verdict = f' class="{kind}"' if kind else ""
     return f"<td{verdict}>{escape(text)}</td>"
 
 

@@ -26,7 +26,9 @@ class Measurement:
     `seconds` are the repetitions, `first_s` the warm-up before them (compilation taken
     off), `compile_s` the compilation during build and warm-up, `build_s` the time to open
     the contender's task (compilation taken off), `resident_bytes` what the process grew by
-    meanwhile, and `memory` what the structure itself says.
+    meanwhile, and `memory` what the structure itself says. `cpu_s` is what the repetitions took
+    of processors, all threads of this process together: less for whoever waits, and nearly the
+    same on a machine that others use, too. It is empty where other processes did the work.
     """
 
     operation: str
@@ -42,6 +44,7 @@ class Measurement:
     memory: Mapping[str, int]
     approximate: bool
     agreement: Agreement
+    cpu_s: tuple[float, ...] = ()
 
     @property
     def spread(self) -> Spread:
@@ -129,6 +132,7 @@ def load(path: Path) -> Record:
 
 def _measurement(stored: dict[str, Any]) -> Measurement:
     stored["seconds"] = tuple(stored["seconds"])
+    stored["cpu_s"] = tuple(stored.get("cpu_s", ()))
     stored["agreement"] = Agreement(**stored["agreement"])
     return Measurement(**stored)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, process_time
 
 from nearcast import jit
 from nearcast.bench.metrics import Agreement, compare, resident_bytes
@@ -98,6 +98,7 @@ class _Stand:
     grown_bytes: int | None
     first_s: float = 0.0
     seconds: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
     answer: object = None
     agreement: Agreement | None = None
 
@@ -113,32 +114,39 @@ class _Stand:
         return cls(trial, contender, truth, task, elapsed - compile_s, compile_s, grown)
 
     def warm_up(self) -> None:
-        elapsed, compile_s = self._run()
+        elapsed, compile_s, _ = self._run()
         self.compile_s += compile_s
         self.first_s = max(elapsed - compile_s, 0.0)
 
     def repeat(self) -> None:
-        self.seconds.append(self._run()[0])
+        elapsed, _, cpu_s = self._run()
+        self.seconds.append(elapsed)
+        if cpu_s is not None:
+            self.cpu_s.append(cpu_s)
 
-    def _run(self) -> tuple[float, float]:
-        """One run: its seconds, and how many of them went into compilation."""
+    def _run(self) -> tuple[float, float, float | None]:
+        """One run: its seconds, how many of them went into compilation, and those of CPU.
+
+        A task that takes its own time may do so elsewhere: what it takes of CPU is not known.
+        """
         self.task.before()
         collecting = gc.isenabled()
         gc.collect()
         gc.disable()
         compiling = jit.compile_seconds()
         try:
-            started = perf_counter()
+            started, busy = perf_counter(), process_time()
             result = self.task.run()
-            elapsed = perf_counter() - started
+            elapsed, cpu_s = perf_counter() - started, process_time() - busy
         finally:
             if collecting:
                 gc.enable()
         compile_s = jit.compile_seconds() - compiling
+        timed = isinstance(result, Timed)
         if isinstance(result, Timed):
             elapsed, compile_s, result = result.seconds, result.compile_s, result.value
         self._judge(self.task.answer(result))
-        return elapsed, compile_s
+        return elapsed, compile_s, None if timed else cpu_s
 
     def _judge(self, answer: object) -> None:
         """Compare with the truth; an answer seen before needs no second look."""
@@ -169,6 +177,7 @@ class _Stand:
             memory=dict(self.task.memory()),
             approximate=self.contender.approximate,
             agreement=self.agreement,
+            cpu_s=tuple(self.cpu_s),
         )
 
 

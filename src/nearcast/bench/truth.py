@@ -1,12 +1,13 @@
 """The truth about a workload, worked out with NumPy alone.
 
 Shares nothing with the matcher, the indexes or their kernels, so that it can judge them.
-Knows intervals and boxes, which is what the papers' workloads are made of. Costs about
+Knows intervals, boxes and circles, which is what the papers' workloads are made of. Costs about
 10 ns a predicate that has to be looked at.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,19 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import BenchError
+from nearcast.model.geometry import Space
 
 __all__ = ["sure_events", "true_live_events", "true_matches"]
 
-_SUBSCRIPTION = {"id", "intervals", "xmin", "ymin", "xmax", "ymax"}
+_SUBSCRIPTION = {"id", "intervals", "xmin", "ymin", "xmax", "ymax", "lon", "lat", "radius_m"}
 _EVENT = {"id", "attributes", "lon", "lat", "start", "end", "expires"}
+
+_RADIUS_M = 6_371_008.8
 
 Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 def true_matches(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
-    """All (event_id, subscription_id), event by event, subscriptions in their order."""
-    _refuse(subscriptions, _SUBSCRIPTION, "subscriptions")
+    """All (event_id, subscription_id), event by event, subscriptions in their order; no circles."""
+    _refuse(subscriptions, _SUBSCRIPTION - {"lon", "lat", "radius_m"}, "subscriptions")
     _refuse(events, _EVENT, "events")
     found = list(_found(subscriptions, events))
     rows = np.concatenate(found) if found else np.empty(0, np.int64)
@@ -35,7 +39,9 @@ def true_matches(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
     return _pairs(subscriptions, rows, events, at)
 
 
-def true_live_events(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
+def true_live_events(
+    subscriptions: pa.Table, events: pa.Table, space: Space = "planar"
+) -> pa.Table:
     """The same pairs, subscription by subscription: for few subscriptions and many events."""
     _refuse(subscriptions, _SUBSCRIPTION, "subscriptions")
     _refuse(events, _EVENT, "events")
@@ -43,6 +49,7 @@ def true_live_events(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
     names = sorted({each["attribute"] for many in wanted for each in many})
     values = dict(zip(names, _values(events, names).T, strict=True))
     box = _box(subscriptions)
+    circles = _circles(subscriptions)
     x, y = _places(events).T
     found = []
     for at, intervals in enumerate(wanted):
@@ -50,6 +57,9 @@ def true_live_events(subscriptions: pa.Table, events: pa.Table) -> pa.Table:
         if box is not None:
             xmin, ymin, xmax, ymax = (side[at] for side in box)
             left = np.flatnonzero((xmin <= x) & (x <= xmax) & (ymin <= y) & (y <= ymax))
+        if circles is not None:
+            cx, cy, radius = circles[at]
+            left = left[_distance(cx, cy, x[left], y[left], space) <= radius]
         for each in intervals:
             mine = values[each["attribute"]][left]
             left = left[(each["low"] <= mine) & (mine <= each["high"])]
@@ -84,14 +94,23 @@ def sure_events(subscriptions: pa.Table, events: pa.Table, seed: int) -> pa.Tabl
 def _bent(event: dict[str, Any], subscription: dict[str, Any]) -> dict[str, Any]:
     """The event with values in the middle of the subscription's intervals and its box."""
     middles = {
-        interval["attribute"]: (interval["low"] + interval["high"]) / 2
+        interval["attribute"]: _within(interval["low"], interval["high"])
         for interval in subscription["intervals"]
     }
     bent = {"id": f"{event['id']}-sure", "attributes": {**event["attributes"], **middles}}
     if "xmin" in subscription:
         bent["lon"] = (subscription["xmin"] + subscription["xmax"]) / 2
         bent["lat"] = (subscription["ymin"] + subscription["ymax"]) / 2
+    if "radius_m" in subscription:
+        bent["lon"], bent["lat"] = subscription["lon"], subscription["lat"]
     return {**event, **bent}
+
+
+def _within(low: float, high: float) -> float:
+    """The middle of an interval; where it has one end only, that."""
+    if math.isinf(low):
+        return high
+    return low if math.isinf(high) else (low + high) / 2
 
 
 def _refuse(table: pa.Table, known: set[str], what: str) -> None:
@@ -180,6 +199,23 @@ def _box(subscriptions: pa.Table) -> list[Floats] | None:
         return None
     sides = ("xmin", "ymin", "xmax", "ymax")
     return [subscriptions[side].combine_chunks().to_numpy() for side in sides]
+
+
+def _circles(subscriptions: pa.Table) -> Floats | None:
+    """Centre and radius of each, one a row."""
+    if "radius_m" not in subscriptions.column_names:
+        return None
+    return np.column_stack([subscriptions[n].to_numpy() for n in ("lon", "lat", "radius_m")])
+
+
+def _distance(cx: float, cy: float, x: Floats, y: Floats, space: Space) -> Floats:
+    """From a centre to points: on the plane, or along the globe by the haversine."""
+    if space == "planar":
+        return np.hypot(x - cx, y - cy)
+    cx, cy, x, y = math.radians(cx), math.radians(cy), np.radians(x), np.radians(y)
+    half = np.sin((y - cy) / 2) ** 2 + math.cos(cy) * np.cos(y) * np.sin((x - cx) / 2) ** 2
+    found: Floats = 2 * _RADIUS_M * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+    return found
 
 
 def _places(events: pa.Table) -> Floats:

@@ -25,12 +25,15 @@ _MODULES = {
         "ground",
         "join",
         "maintenance",
+        "map",
         "memory",
         "moving",
         "serve",
         "spark",
         "spatio-textual",
+        "stream",
         "subscription-matching",
+        "transfer",
     )
 }
 

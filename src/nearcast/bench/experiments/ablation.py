@@ -24,12 +24,13 @@ from nearcast.datasets import workload
 __all__ = ["EXPERIMENT"]
 
 VARIANTS = "di: DI-Tree's variants, by w"
-_VARIANTS = ("di-tree", "di-tree:f", "di-tree:b", "di-tree:bo")
+_VARIANTS = ("di-tree", "di-tree:fn", "di-tree:f", "di-tree:b", "di-tree:bo")
 _NAMES = {
     "di-tree": "fDI-Tree-o",
     "di-tree:f": "fDI-Tree",
     "di-tree:b": "bDI-Tree",
     "di-tree:bo": "bDI-Tree-o",
+    "di-tree:fn": "fDI-Tree-o, as printed",
 }
 _MOST_IDS, _MOST_PAIRS = 1_000_000, 3_000_000
 

@@ -5,6 +5,7 @@ Matchers over one case are built once and shared by all trials of a point (`Team
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,7 +25,7 @@ from nearcast.index.base import EventBatch, MatchReport, Pairs
 from nearcast.jit import parallel_threads
 from nearcast.matcher import Matcher
 from nearcast.model.events import Event
-from nearcast.model.geometry import Box, Point, Space
+from nearcast.model.geometry import Box, Circle, Point, Region, Space
 from nearcast.model.subscriptions import Subscription
 
 __all__ = [
@@ -262,8 +263,19 @@ def event_object(row: dict[str, Any]) -> Event:
 
 def subscription_object(row: dict[str, Any], expires: int | None = None) -> Subscription:
     """A row of a subscription table as a value; its intervals are written as CQL2 and parsed."""
-    where = " AND ".join(
-        f"{i['attribute']} BETWEEN {i['low']!r} AND {i['high']!r}" for i in row["intervals"]
-    )
-    box = Box(*(row[side] for side in ("xmin", "ymin", "xmax", "ymax"))) if "xmin" in row else None
-    return Subscription(id=row["id"], where=where or None, region=box, expires=expires)
+    where = " AND ".join(_test(**interval) for interval in row["intervals"])
+    region: Region | None = None
+    if "xmin" in row:
+        region = Box(*(row[side] for side in ("xmin", "ymin", "xmax", "ymax")))
+    elif "radius_m" in row:
+        region = Circle(row["lon"], row["lat"], row["radius_m"])
+    return Subscription(id=row["id"], where=where or None, region=region, expires=expires)
+
+
+def _test(attribute: str, low: float, high: float) -> str:
+    """An interval as CQL2."""
+    if math.isinf(low):
+        return f'"{attribute}" <= {high!r}'
+    return f'"{attribute}" >= {low!r}' if math.isinf(high) else (
+        f'"{attribute}" BETWEEN {low!r} AND {high!r}'
+    )  # fmt: skip

@@ -35,7 +35,9 @@ from nearcast.model.geometry import Box, Point
 __all__ = ["EXPERIMENT"]
 
 DETECT = "logistics: detect"
+CURVE = "logistics: detect, by events"
 FIND = "find location subscriptions"
+GROWING = "{}: find location subscriptions, by their number"
 STREAM = "detect location subscriptions"
 SAFE = "keep safe rectangles"
 REGISTER = "register composites"
@@ -53,12 +55,29 @@ _HALF = 5.03  # of an event's side: no border of it meets that of a region
 
 
 def _trials(plan: Plan) -> Iterator[Trial]:
-    yield _logistics(plan)
-    yield _registering(plan)
-    yield _entering(plan)
+    parts = plan.texts("parts")
+    if "logistics" in parts:
+        yield _logistics(plan)
+        yield _registering(plan)
+    if "borders" in parts:
+        yield _entering(plan)
+    if "places" in parts:
+        for name in plan.texts("scenarios"):
+            source = GRUS[name](plan.number("subscriptions"), plan.number("positions"), plan.seed)
+            yield from _Places(source).trials()
+    if "curves" in parts:
+        yield from _curves(plan)
+
+
+def _curves(plan: Plan) -> Iterator[Trial]:
+    """Figures 7 to 9 along their axes, memory included."""
+    for events in plan.numbers("curve_events"):
+        yield _logistics_curve(GRUS["logistics"](plan.number("composites"), events, plan.seed))
     for name in plan.texts("scenarios"):
-        source = GRUS[name](plan.number("subscriptions"), plan.number("positions"), plan.seed)
-        yield from _Places(source).trials()
+        for subscriptions in plan.numbers("curve_subscriptions"):
+            for positions in plan.numbers("curve_positions"):
+                source = GRUS[name](subscriptions, positions, plan.seed)
+                yield _Places(source).curve()
 
 
 def _composites(source: CompositeWorkload) -> list[Composite]:
@@ -95,6 +114,24 @@ def _logistics(plan: Plan) -> Trial:
     )
 
 
+def _logistics_curve(source: CompositeWorkload) -> Trial:
+    """Who detects, and what that takes of the broker and of the busiest client."""
+    composites = _composites(source)
+    point: dict[str, Scalar] = {"events": len(source.events)}
+    return Trial(
+        CURVE,
+        (
+            Contender("Grus", partial(_feeding, source, composites, True)),
+            Contender("clients detect (SIENA)", partial(_siena, source, composites)),
+        ),
+        lambda: sorted((str(number), parts) for number, parts in source.runs),
+        point,
+        len(source.events),
+        "event",
+        at_most=1,
+    )
+
+
 def _registering(plan: Plan) -> Trial:
     """From texts to a detector that waits."""
     source = GRUS["logistics"](plan.number("composites"), plan.number("events"), plan.seed)
@@ -123,8 +160,11 @@ def _feeding(source: CompositeWorkload, composites: list[Composite], singly: boo
         return [one for event in source.events for one in detector[0].feed(event)]
 
     def memory() -> Mapping[str, int]:
-        # The broker sends one message a detection.
-        return {"idle": idle, "after": detector[0].memory()["total"], "messages": len(source.runs)}
+        # The broker sends one message a detection, and clients keep nothing.
+        after = detector[0].memory()["total"]
+        return {
+            "idle": idle, "after": after, "messages": len(source.runs), "total": after, "client": 0,
+        }  # fmt: skip
 
     return Task(run, before=before, answer=_answer, memory=memory)
 
@@ -148,7 +188,14 @@ def _siena(source: CompositeWorkload, composites: list[Composite]) -> Task:
             found += client.feed(heard)
         return found
 
-    return Task(run, before=before, answer=_answer, memory=lambda: {"messages": messages[0]})
+    def memory() -> Mapping[str, int]:
+        """The broker has the plain subscriptions, each client all that waits for its composites."""
+        held = [client.memory() for client in brokers]
+        plain = sum(client["matcher"] for client in held)
+        most = max((client["total"] for client in held), default=0)
+        return {"messages": messages[0], "total": plain, "client": most}
+
+    return Task(run, before=before, answer=_answer, memory=memory)
 
 
 # --- borders --------------------------------------------------------------------------------------
@@ -235,6 +282,16 @@ class _Places:
         safe = (Contender("publishers", self._safe),)
         yield Trial(SAFE, safe, lambda: True, point, work, "event", at_most=3)
 
+    def curve(self) -> Trial:
+        """One point of figure 8 or 9: looked up by a plain loop, by the index, and all of it."""
+        point: dict[str, Scalar] = {
+            "subscriptions": len(self.tests), "positions": len(self.source.events),
+        }  # fmt: skip
+        ways = {"plain loop": self._scan, "index": self._lookup, "detector": self._stream}
+        among = tuple(Contender(name, way) for name, way in ways.items())
+        name, work = GROWING.format(self.source.name), len(self.source.events)
+        return Trial(name, among, lambda: self.truth, point, work, "event", at_most=1)
+
     def _keys(self, rows: npt.NDArray[Any], subscriptions: npt.NDArray[Any]) -> bytes:
         """Pairs in a form that can be compared."""
         return np.sort(rows.astype(np.int64) * len(self.tests) + subscriptions).tobytes()
@@ -279,14 +336,14 @@ class _Places:
             rows = np.concatenate([at[row] for at, row, _ in found])
             return self._keys(rows, np.concatenate([which for _, _, which in found]))
 
-        return Task(run, answer=answer)
+        return Task(run, answer=answer, memory=lambda: {"total": index.nbytes()})
 
     def _lookup(self) -> Task:
         index = self._index()
         return Task(
             lambda: index.lookup(self.given, self.xs, self.ys),
             answer=lambda found: self._keys(*found),
-            memory=lambda: {"index": index.nbytes()},
+            memory=lambda: {"index": index.nbytes(), "total": index.nbytes()},
         )
 
     def _stream(self) -> Task:
@@ -301,7 +358,8 @@ class _Places:
             return self._keys(rows, np.array([int(one.composite_id) for one in found]))
 
         def memory() -> Mapping[str, int]:
-            return {"idle": idle, "after": detector[0].memory()["total"]}
+            after = detector[0].memory()["total"]
+            return {"idle": idle, "after": after, "total": after}
 
         return Task(
             lambda: detector[0].feed(self.source.events),
@@ -397,7 +455,12 @@ class _Places:
 
 def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
     claims: list[Claim] = []
-    by_name = {(m.operation, m.contender, m.parameters.get("scenario")): m for m in measurements}
+    curves = {CURVE, *(GROWING.format(name) for name in GRUS)}
+    by_name = {
+        (m.operation, m.contender, m.parameters.get("scenario")): m
+        for m in measurements
+        if m.operation not in curves
+    }
     for (operation, contender, scenario), m in by_name.items():
         if operation == DETECT:
             claims += _logistics_claims(m, contender)
@@ -459,6 +522,19 @@ def _logistics_claims(m: Measurement, contender: str) -> list[Claim]:
     return claims
 
 
+_PARTS = ("logistics", "borders", "places", "curves")
+_CURVE_EVENTS = (12_000, 24_000, 36_000, 48_000, 60_000)
+_SIZES = (1_000, 2_500, 5_000, 7_500, 10_000)
+
+
+def _growing_figures() -> Iterator[Figure]:
+    for number, name in ((8, "taxis"), (9, "shopping")):
+        title = f"Unary location subscriptions of {name} (Grus, {number}"
+        of = GROWING.format(name)
+        yield Figure(f"fig{number}a", f"{title}a)", of, "seconds", x="subscriptions", log_y=True)
+        yield Figure(f"fig{number}b", f"{title}b)", of, "bytes", x="subscriptions", log_y=True)
+
+
 EXPERIMENT = Experiment(
     name="composite",
     summary="composite events: logistics, taxis and shopping of Grus, and safe rectangles",
@@ -469,6 +545,10 @@ EXPERIMENT = Experiment(
         Setting("scenarios", ("taxis", "shopping"), ("taxis", "shopping"), "of unary locations"),
         Setting("subscriptions", (10_000,), (200,), "how many unary location subscriptions"),
         Setting("positions", (80_000,), (400,), "how many events in those scenarios"),
+        Setting("curve_events", _CURVE_EVENTS, (60, 120), "of figure 7, each a multiple of 12"),
+        Setting("curve_subscriptions", _SIZES, (100, 200), "of figures 8 and 9"),
+        Setting("curve_positions", (10_000, 20_000, 40_000, 80_000), (200, 400), "of the same"),
+        Setting("parts", _PARTS, _PARTS, "which to run"),
     ),
     trials=_trials,
     claims=_claims,
@@ -477,5 +557,10 @@ EXPERIMENT = Experiment(
         Figure(
             "find", "Unary location subscriptions (§5.2, §5.3)", FIND, "rate", x="subscriptions"
         ),
+        Figure("fig7a", "Logistics: time (Grus, 7a)", CURVE, "seconds", x="events"),
+        Figure("fig7b", "Logistics: messages (Grus, 7b)", CURVE, "messages", x="events"),
+        Figure("fig7c", "Logistics: the broker's memory (Grus, 7c)", CURVE, "bytes", x="events"),
+        Figure("fig7d", "Logistics: a client's memory (Grus, 7d)", CURVE, "client", x="events"),
+        *_growing_figures(),
     ),
 )

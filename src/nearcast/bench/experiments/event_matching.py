@@ -86,7 +86,7 @@ def _point(plan: Plan, name: str, axis: str, value: Scalar) -> Iterator[Trial]:
     given = dict(_SWEEPS[name][axis]) if axis == "n" else {**_SWEEPS[name][axis], axis: value}
     if axis == "m":
         given["attributes"] = max(20, *plan.numbers("m"))
-    source = workload(name, seed=plan.seed, **given)
+    source = workload(name, seed=plan.seed, **given, **_data(plan, name))
     drawn = Case.draw(source, rows_, max(plan.number("batch"), plan.number("events")), plan.seed)
     few = drawn.first(plan.number("events")).within(_MOST_IDS)
     point: dict[str, Scalar] = {"n": rows_, axis: value}
@@ -101,6 +101,14 @@ def _point(plan: Plan, name: str, axis: str, value: Scalar) -> Iterator[Trial]:
             truth = partial(getattr, many, "truth")
             yield Trial(batch(name, axis), together, truth, point, size, "event", at_most=5)
         team.release()
+
+
+def _data(plan: Plan, name: str) -> dict[str, Any]:
+    """Where the places of mo and the values of di come from."""
+    if name == "di":
+        return {"values": plan.texts("di_values")[0]}
+    place = plan.texts("mo_source")[0]
+    return {"source": None if place == "made" else place}
 
 
 def _batch_case(plan: Plan, drawn: Case, name: str, axis: str) -> Case | None:
@@ -299,6 +307,8 @@ EXPERIMENT = Experiment(
         Setting("w", (0.1, 0.2, 0.4, 0.6, 0.8), (0.8,), "widths of the intervals of di"),
         Setting("m", (20, 40, 60, 80), (30,), "attributes of an event of di, out of the most"),
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 1.0), (0.5,), "Zipf exponents of attributes"),
+        Setting("mo_source", ("made",), ("made",), "made, or a file of pick-ups"),
+        Setting("di_values", ("uniform",), ("uniform",), "uniform, or sp500: stocks' prices"),
         Setting("events", (50,), (5,), "how many to match one at a time"),
         Setting("calls", (2000,), (20,), "calls with nothing to search"),
         Setting("batch", (10_000,), (20,), "how many to match in a batch"),

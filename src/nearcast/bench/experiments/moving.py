@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,8 @@ _SWEEPS = {
     "alpha": "fig. 14: messages, by α",
     "city": "city: messages",
     "cabs": "cabs: messages",
+    "cabs_f": "fig. 7e: messages of cabs, by arrivals a step",
+    "cabs_r": "fig. 7f: messages of cabs, by radius",
     "reach": reach.SERVE,
 }
 _PER = 1000  # steps
@@ -82,11 +85,26 @@ def _trials(plan: Plan) -> Iterator[Trial]:
         scene = city_scene(plan.number("subscribers"), plan.number("steps"), plan.seed)
         yield _trial("city", scene, _runs(methods), {"subscribers": scene.size})
     if "cabs" in chosen:
-        found = cab_scene(plan.number("subscribers"), plan.number("steps"), plan.seed)
-        if found is not None:
-            yield _trial("cabs", found, _runs(methods), {"subscribers": found.size})
+        yield from _cabs(plan, "cabs", {"subscribers": None})
+    if "cabs_f" in chosen:
+        yield from _cabs(plan, "cabs_f", {"f": plan.numbers("cabs_f")})
+    if "cabs_r" in chosen:
+        yield from _cabs(plan, "cabs_r", {"r": plan.settings["cabs_r_km"]})
     if "reach" in chosen:
         yield from reach.trials(plan)
+
+
+def _cabs(plan: Plan, sweep: str, axis: Mapping[str, Sequence[Scalar] | None]) -> Iterator[Trial]:
+    """Real cabs, where there are data, along one axis: arrivals a step, or kilometres."""
+    ((name, values),) = axis.items()
+    for value in (None,) if values is None else values:
+        more: dict[str, Any] = {}
+        if value is not None:
+            more = {"arrivals": float(value)} if name == "f" else {"radius": 1000 * float(value)}
+        found = cab_scene(plan.number("subscribers"), plan.number("steps"), plan.seed, **more)
+        if found is not None:
+            point = {name: found.size if value is None else value}
+            yield _trial(sweep, found, _runs(plan.texts("methods")), point)
 
 
 def _tuned(plan: Plan, chosen: Sequence[str], side: int) -> Iterator[Trial]:
@@ -307,6 +325,8 @@ EXPERIMENT = Experiment(
         Setting("beta", (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0.5, 1.0), "fixed β"),
         Setting("cells", (200, 400, 600, 800, 1000), (100,), "N of the N × N grid"),
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 0.9), (0.5,), "idGM's α"),
+        Setting("cabs_f", (10, 20, 40, 80), (20,), "for cabs_f: arrivals a step"),
+        Setting("cabs_r_km", (0.5, 1.0, 2.0, 3.0), (1.0,), "for cabs_r: radius"),
         Setting("movers", (500, 2000, 4000), (50, 100), "for reach: who all want everything"),
         Setting("events", (100,), (10,), "for reach: timed, after as many to warm up"),
     ),
@@ -332,6 +352,16 @@ EXPERIMENT = Experiment(
         ),
         _figure("fig14a", "cells", "Messages by N (Elaps fig. 14a)", "cells", "N"),
         _figure("fig14b", "alpha", "Messages by α (Elaps fig. 14b)", "alpha", "α"),
-        _figure("cabs", "cabs", "Messages of real cabs (Elaps fig. 7e)"),
+        _figure("cabs", "cabs", "Messages of real cabs (beside Elaps fig. 7e)"),
+        _figure(
+            "fig7e",
+            "cabs_f",
+            "Messages of cabs by arrival rate (Elaps fig. 7e)",
+            "f",
+            "arrivals a step",
+        ),
+        _figure(
+            "fig7f", "cabs_r", "Messages of cabs by radius (Elaps fig. 7f)", "r", "radius (km)"
+        ),
     ),
 )

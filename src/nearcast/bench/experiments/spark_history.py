@@ -27,7 +27,7 @@ from nearcast.model.codec import events_from_arrow, fences_to_arrow
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Circle
 
-__all__ = ["HISTORY", "claims", "trials"]
+__all__ = ["HISTORY", "claims", "trials", "wander"]
 
 HISTORY = "fences over history, end to end"
 _OURS = ("fences", "fences on files")
@@ -43,7 +43,7 @@ class _History:
 
     def __init__(self, n: int, fences: int, seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.positions = pa.concat_tables(_wander(random, max(1, n // _STEPS)))
+        self.positions = pa.concat_tables(wander(random, max(1, n // _STEPS)))
         x, y = _WEST + _WIDE * random.random(fences), _SOUTH + _HIGH * random.random(fences)
         sizes = random.uniform(100, 300, fences)
         self.fences = [
@@ -86,7 +86,7 @@ class _History:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _wander(random: np.random.Generator, trucks: int) -> Iterator[pa.Table]:
+def wander(random: np.random.Generator, trucks: int) -> Iterator[pa.Table]:
     """A minute a table: each truck once, some 250 m from where it was."""
     x, y = _WEST + _WIDE * random.random(trucks), _SOUTH + _HIGH * random.random(trucks)
     heading = 2 * np.pi * random.random(trucks)

@@ -41,6 +41,8 @@ INSERTS = "inserts: a table of subscriptions"
 #: whole group, are within this factor of each other.
 _CLEARLY = 1.5
 _SIDE = 0.02
+#: Words of the longest short message.
+_SHORT = 20
 _SURE = 20
 #: Of messages that more subscriptions want there are fewer, so that about so many pairs match;
 #: they take so much longer that a turn is still long.
@@ -63,6 +65,11 @@ def choosing(group: str) -> str:
 def rivalling(group: str, source: str) -> str:
     """The operation: one group of messages from one source, LFilter and others."""
     return f"rivals: {group} messages, {source}"
+
+
+def lengthening(location: str) -> str:
+    """The operation: messages of one number of words each, by that number."""
+    return f"length: messages, {location}"
 
 
 def growing(group: str) -> str:
@@ -124,8 +131,9 @@ class Scene:
     held: dict[str, Structure] = field(default_factory=dict)
 
     def _workload(self, **more: Any) -> Any:
-        real = None if self.source == MADE else self.source
-        return workload("lf", seed=self.seed, source=real, **more)
+        name, _, local = self.source.partition("@")
+        real = None if name == MADE else name
+        return workload("lf", seed=self.seed, source=real, local=bool(local), **more)
 
     @property
     def space(self) -> Space:
@@ -138,10 +146,18 @@ class Scene:
         """Words and a rectangle each."""
         return self._workload().subscription_table(self.size).combine_chunks()
 
-    def messages(self, group: str, count: int, side: float = _SIDE) -> Messages:
-        """One group; ranges have sides from a tenth of `side` up to it, as shares of the extent."""
-        length, location = group.split()
-        source = self._workload(message=length, location=location, range_side=(side / 10, side))
+    def messages(
+        self, group: str, count: int, side: float = _SIDE, words: int | None = None
+    ) -> Messages:
+        """One group; ranges have sides from a tenth of `side` up to it, as shares of the extent.
+
+        `words`: exactly so many in each message, instead of as many as the group has.
+        """
+        message, location = group.split()
+        length = None if words is None else (words, words)
+        source = self._workload(
+            message=message, location=location, range_side=(side / 10, side), length=length
+        )
         events = source.event_table(count).combine_chunks()
         sample = true_textual_matches(self.subscriptions, events.slice(0, _SAMPLE))
         each = sample.num_rows / min(_SAMPLE, count)
@@ -224,6 +240,8 @@ def _trials(plan: Plan) -> Iterator[Trial]:
                 yield from _structures(plan, scene)
         if "rivals" in parts:
             yield from _rivals(plan, scene)
+        if "lengths" in parts:
+            yield from _lengths(plan, scene)
         scene.release()
         if source == MADE and "inserts" in parts:
             probe = scene.messages("short point", 20)
@@ -290,6 +308,29 @@ def _rivals(plan: Plan, scene: Scene) -> Iterator[Trial]:
         able = [index for index in plan.texts("indexes") if _able(index, group)]
         if able:
             yield _trial(plan, scene, rivalling(group, scene.source), group, able, {})
+
+
+def _lengths(plan: Plan, scene: Scene) -> Iterator[Trial]:
+    """The axis of figures 7 to 10: probes, structures, the paper's own choice, rivals."""
+    for location in ("point", "range"):
+        for words in plan.numbers("lengths"):
+            group = f"{'short' if words <= _SHORT else 'long'} {location}"
+            messages = scene.messages(group, _count(plan, group), words=words)
+            ways: dict[str, tuple[str, dict[str, Any]]] = {
+                name: ("mbr-trie", {"probe": probe}) for name, probe in PROBES.items()
+            }
+            ways["lfilter, as printed"] = ("lfilter", {"choose": "paper"})
+            ways |= {index: (index, {}) for index in plan.texts("indexes") if _able(index, group)}
+            yield Trial(
+                lengthening(location),
+                tuple(
+                    Contender(name, partial(_matching, scene, messages, index, **options))
+                    for name, (index, options) in ways.items()
+                ),
+                partial(getattr, messages, "truth"), {"n": scene.size, "words": words},
+                messages.events.num_rows, "message",
+            )  # fmt: skip
+    scene.release()
 
 
 # --- claims -----------------------------------------------------------------------------------
@@ -375,11 +416,19 @@ def _figures() -> tuple[Figure, ...]:
                 x="n", x_label="subscriptions", log_x=True, log_y=True,
             ),
         ]  # fmt: skip
+    found += [
+        Figure(
+            f"length-{location}", f"{lengthening(location)} (LFilter, figures 7 to 10)",
+            lengthening(location), x="words", x_label="words of a message", log_x=True, log_y=True,
+        )
+        for location in ("point", "range")
+    ]  # fmt: skip
     return tuple(found)
 
 
 _INDEXES = ("lfilter", "pivot", "token-grid", "rt-tree", "ir-tree", "mbr-trie", "pt-quadtree")
-_PARTS = ("probes", "structures", "rivals", "growth", "inserts")
+_PARTS = ("probes", "structures", "rivals", "growth", "inserts", "lengths")
+_LENGTHS = (6, 10, 20, 100, 300, 600, 1000)
 
 EXPERIMENT = Experiment(
     name="spatio-textual",
@@ -391,7 +440,13 @@ EXPERIMENT = Experiment(
         Setting("long_events", (1000,), (10,), "long messages a turn, no two alike"),
         # With a million subscriptions short messages cross over about 0.04, long ones about 0.3.
         Setting("sides", (0.005, 0.02, 0.04, 0.1, 0.2, 0.3), (0.1, 0.3), "longest sides of ranges"),
-        Setting("sources", (MADE,), (MADE,), "made, us_geo_hashtags, nyc_gowalla_venues, …"),
+        Setting("lengths", _LENGTHS, (6, 100), "words of a message, as an axis"),
+        Setting(
+            "sources",
+            (MADE,),
+            (MADE,),
+            "made, us_geo_hashtags, nyc_gowalla_venues, …; NAME@place: words where they are said",
+        ),
         Setting("indexes", _INDEXES, _INDEXES, "which indexes to compare"),
         Setting("parts", _PARTS, _PARTS, "which parts to run"),
     ),

@@ -1,7 +1,9 @@
 """`subscription-matching`: one subscription against the live events.
 
-Sweeps over the number of events, the predicates of a subscription and its radius, and over
-the leaf size of BEQ-Tree: MO-Tree's figures 6 and 7, Elaps' figures 8 and 15.
+Sweeps over the number of events, the predicates of a subscription, its radius and the popularity
+of attributes, and over the leaf size of BEQ-Tree: MO-Tree's figures 6 and 7 and the other half of
+its table 5, Elaps' figures 8 and 15. `source` puts them where people were picked up, and the
+workload `elaps` has words with frequencies for attributes and circles for squares.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from nearcast.model.subscriptions import Subscription
 
 __all__ = ["EXPERIMENT"]
 
+SPLIT = "one subscription against the live events, by what it asks"
 LEAVES = "one subscription against the live events, by BEQ-Tree's leaf size"
 _SAMPLE = 20_000
 _BEQ = "beq-tree, E_max = "
@@ -54,7 +57,7 @@ class _Case:
 
     @cached_property
     def truth(self) -> pa.Table:
-        return true_live_events(self.subscriptions, self.events)
+        return true_live_events(self.subscriptions, self.events, self.space)
 
     @cached_property
     def objects(self) -> list[Subscription]:
@@ -95,10 +98,12 @@ class _Case:
 
 def _trials(plan: Plan) -> Iterator[Trial]:
     sweeps = plan.texts("sweeps")
-    for axis in ("n", "k", "radius"):
+    for axis in ("n", "k", "radius", "alpha"):
         if axis in sweeps:
             for value in _values(plan, axis):
                 yield from _point(plan, axis, value)
+    if "split" in sweeps:
+        yield from _split(plan)
     if "e_max" in sweeps:
         yield _leaves(plan)
 
@@ -112,9 +117,13 @@ def _values(plan: Plan, axis: str) -> Sequence[Scalar]:
 def _point(plan: Plan, axis: str, value: Scalar) -> Iterator[Trial]:
     given: dict[str, Any] = {}
     if axis == "k":
-        given["k"] = int(value)
+        k = int(value)
+        given |= {"predicates": (k, k)} if _worded(plan) else {"k": k}
+    if axis == "alpha":
+        given["alpha"] = float(value)
     if axis == "radius":
-        given["r_m"] = (float(value), float(value))
+        radius = float(value)
+        given |= {"radius_m": radius} if _worded(plan) else {"r_m": (radius, radius)}
     size = int(value) if axis == "n" else plan.number("n")
     case = _case(plan, size, **given)
     for group in case.groups(plan.texts("indexes")):
@@ -122,8 +131,32 @@ def _point(plan: Plan, axis: str, value: Scalar) -> Iterator[Trial]:
 
 
 def _case(plan: Plan, size: int, **given: Any) -> _Case:
-    source = workload("mo", seed=plan.seed, **given)
+    place = plan.texts("source")[0]
+    real = None if place == "made" else place
+    source = workload(plan.texts("workload")[0], seed=plan.seed, source=real, **given)
     return _Case.draw(source, size, plan.number("subscriptions"), plan.seed)
+
+
+def _split(plan: Plan) -> Iterator[Trial]:
+    """The question whole, its predicates alone, and its region alone."""
+    size = plan.number("n")
+    case = _case(plan, size)
+    nothing = pa.array([[]] * case.subscriptions.num_rows, case.subscriptions["intervals"].type)
+    at = case.subscriptions.schema.get_field_index("intervals")
+    parts = {
+        "whole": case.subscriptions,
+        "Boolean": case.subscriptions.select(["id", "intervals"]),
+        "spatial": case.subscriptions.set_column(at, "intervals", nothing),
+    }
+    for asked, subscriptions in parts.items():
+        part = _Case(case.space, subscriptions, case.events)
+        for group in part.groups(plan.texts("indexes")):
+            yield part.trial(SPLIT, contenders(group, part.opened), {"n": size, "asked": asked})
+
+
+def _worded(plan: Plan) -> bool:
+    """Whether attributes are words with their frequencies, and regions circles."""
+    return plan.texts("workload") == ("elaps",)
 
 
 def _leaves(plan: Plan) -> Trial:
@@ -151,6 +184,7 @@ def _claims(measurements: Sequence[Measurement]) -> list[Claim]:
     return checklist(claims + growth_claims(measurements, one("n")))
 
 
+_SWEEPS = ("n", "k", "radius", "alpha", "split", "e_max")
 _INDEXES = (
     *("scan", "pivot", "mo-tree", "beq-tree"),
     *("quad-tree", "r-star-tree", "k-index", "op-index"),
@@ -162,9 +196,12 @@ EXPERIMENT = Experiment(
     settings=(
         Setting("n", (100_000,), (300,), "live events in all sweeps but that over sizes"),
         Setting("sizes", (10_000, 30_000, 100_000), (200,), "numbers of events to sweep"),
-        Setting("sweeps", ("n", "k", "radius", "e_max"), ("n", "k", "radius", "e_max"), "which"),
+        Setting("sweeps", _SWEEPS, _SWEEPS, "which"),
         Setting("k", (4, 6, 8, 10), (6,), "predicates, the square counting as two"),
         Setting("radius", (500, 1000, 2000, 4000, 8000), (2000,), "half-sides in metres"),
+        Setting("alpha", (0.0, 0.25, 0.5, 0.75, 1.0), (0.5,), "Zipf's α of the attributes"),
+        Setting("workload", ("mo",), ("mo",), "mo, or elaps: words with frequencies, circles"),
+        Setting("source", ("made",), ("made",), "made, or a file of pick-ups (docs/datasets.md)"),
         Setting("e_max", (64, 256, 1024, 4096, 16384, 60_000), (64, 256), "events of a leaf"),
         Setting("subscriptions", (100,), (5,), "how many to match, one at a time"),
         Setting("indexes", _INDEXES, _INDEXES, "contenders"),
@@ -195,6 +232,22 @@ EXPERIMENT = Experiment(
             one("radius"),
             x="radius",
             x_label="half the side of its square (m)",
+            log_y=True,
+        ),
+        Figure(
+            "alpha",
+            "One subscription by the popularity of attributes (MO-Tree, table 5)",
+            one("alpha"),
+            x="alpha",
+            x_label="Zipf's α",
+            log_y=True,
+        ),
+        Figure(
+            "split",
+            "One subscription, its predicates and its region alone (Elaps, figure 8)",
+            SPLIT,
+            x="asked",
+            x_label="what is asked",
             log_y=True,
         ),
         Figure("leaves", "One subscription by BEQ-Tree's leaf size (Elaps, figure 15a)", LEAVES),

@@ -86,7 +86,7 @@ class Posts:
             if whole is None:
                 continue
             if whole is _LATER:
-                self._waiting.append(self._asked[line])
+                self._waiting.appendleft(self._asked[line])  # before what comes after it
                 time.sleep(_PAUSE_S)
             else:
                 answers.append(whole)

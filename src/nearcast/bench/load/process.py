@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 from urllib.error import URLError
@@ -18,14 +19,19 @@ __all__ = ["Process"]
 
 _URL = re.compile(r"http://([\d.]+):(\d+)")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_NO_MORE: Mapping[str, str] = {}
 
 
 class Process:
     """A server that answers; what it has cost so far can be asked. Linux only."""
 
-    def __init__(self, store: Path, space: str = "planar", patience_s: float = 600.0) -> None:
+    def __init__(
+        self, store: Path | str, space: str = "planar", patience_s: float = 600.0,
+        settings: Mapping[str, str] = _NO_MORE,
+    ) -> None:  # fmt: skip
         started = time.perf_counter()
         environment = os.environ | {"NEARCAST_JIT": "1", "NEARCAST_LOG": "error"}
+        environment |= {f"NEARCAST_{name.upper()}": value for name, value in settings.items()}
         command = [sys.executable, "-c", "from nearcast.cli import main; main()"]
         self._child = subprocess.Popen(
             [*command, "serve", "--port", "0", "--store", str(store), "--space", space],

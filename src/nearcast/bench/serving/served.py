@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from nearcast.bench.load import Posts, Process, request
+from nearcast.bench.load import PostgresNode, Posts, Process, request
 from nearcast.bench.trial import Timed
 from nearcast.bootstrap import Broker
 from nearcast.model.fences import Fence
@@ -33,17 +34,33 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 class Served:
-    """A server on a new file that already holds some subscriptions or fences."""
+    """A server on a new store that already holds some subscriptions or fences."""
 
-    def __init__(self, things: Iterable[Subscription | Fence], space: Space = "planar") -> None:
+    kind: ClassVar[str] = "sqlite"
+    """Which: a file, or a database in a PostgreSQL that is started for it."""
+
+    def __init__(
+        self, things: Iterable[Subscription | Fence], space: Space = "planar", **settings: str
+    ) -> None:  # fmt: skip
         self.folder = Path(tempfile.mkdtemp(prefix="nearcast-bench-"))
-        self.store = self.folder / "bench.db"
+        self._node = self._started() if self.kind == "postgresql" else None
+        self.store = str(self.folder / "bench.db")
+        if self._node is not None:
+            self.store = self._node.url("bench")
         self.space: Space = space
         with Broker.open(self.store, space) as broker:
             for some in batches(things, 20_000):
                 broker.subscribe_many(some)
-        self.process = Process(self.store, space)
+        self.process = Process(self.store, space, settings=settings)
         self.cpu_s: list[float] = []
+
+    @staticmethod
+    def _started() -> PostgresNode:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        node = PostgresNode(port)
+        node.start()
+        return node
 
     def timed(self, work: Callable[[], object]) -> Timed:
         """Seconds of some work, and what it cost the server meanwhile."""
@@ -61,6 +78,8 @@ class Served:
     def close(self) -> None:
         """Stop it, and throw the file away."""
         self.process.stop()
+        if self._node is not None:
+            self._node.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -36,12 +36,12 @@ class Tiles:
         """The lower left one."""
         return tile % self.across * self.step, tile // self.across * self.step
 
-    def subscriptions(self) -> Iterator[Subscription]:
-        """All of them."""
+    def subscriptions(self, people: int = PEOPLE) -> Iterator[Subscription]:
+        """All of them, in turns of so many people."""
         for number in range(self.count * self.each):
             x, y = self.corner(number // self.each)
             inside = Box(x, y, x + 0.9 * self.step, y + 0.9 * self.step)
-            yield Subscription(f"s{number}", f"u{number % PEOPLE}", "price < 100", (), inside)
+            yield Subscription(f"s{number}", f"u{number % people}", "price < 100", (), inside)
 
     def wanting(self, tile: int) -> range:
         """The numbers of those who want a tile."""
@@ -73,13 +73,17 @@ class Round:
         self._tiles, self._tiled, self._together = tiles, chosen(plan, tiles), together
         self._number = 0
 
-    def requests(self, **more: Any) -> list[bytes]:
+    def features(self, **more: Any) -> list[dict[str, Any]]:
         """The next round; `more` is said of every event."""
         self._number += 1
-        said = [
+        return [
             self._tiles.feature(tile, f"{n}.{self._number}", **more)
             for n, tile in enumerate(self._tiled)
         ]
+
+    def requests(self, **more: Any) -> list[bytes]:
+        """The same as requests."""
+        said = self.features(**more)
         if self._together == 1:
             return [request("POST", "/events", each) for each in said]
         return [

@@ -144,6 +144,7 @@ class _Town:
                 i = waiting.popleft()
                 asked.add(i)
                 self._move(i)
+            self._report_again()
             self.sockets.pump(self._taken, 0.2)
             if time.perf_counter() > until:
                 raise BenchError("the server does not answer those who move")
@@ -179,9 +180,13 @@ class _Town:
 
     def _pump(self) -> None:
         self.posts.pump()
+        self._report_again()
+        self.sockets.pump(self._taken, 0.0005)
+
+    def _report_again(self) -> None:
+        """Whom a busy server has refused."""
         while self.refused and self.refused[0][0] <= time.perf_counter():
             self._move(self.refused.popleft()[1])
-        self.sockets.pump(self._taken, 0.0005)
 
     def _drain(self) -> None:
         """Until everything is answered, however late: what is told then is not lost."""
