@@ -5,11 +5,13 @@ which of them; and what becomes of those that need a program which is not here.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -18,12 +20,18 @@ from tests.needs import require
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.kafkas import Kafka
+
 
 #: Tests see one form of a kernel throughout, by default the compiled one: tests/test_jit_tiers.py
 #: has both, and the switch between them.
 os.environ.setdefault("NEARCAST_JIT", "1")
 #: Tests run Spark for seconds: what its JVMs would compile thoroughly does not pay any more.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+#: How long an example takes says what else the machine does. Where CI is set that is so by itself.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if "CI" not in os.environ:
+    settings.load_profile("patient")
 #: Tests that start Spark in processes of their own.
 _ALONE = ("test_spark_bench.py", "test_spark_cluster.py", "test_spark_connect.py")
 
@@ -31,13 +39,15 @@ _ALONE = ("test_spark_bench.py", "test_spark_cluster.py", "test_spark_connect.py
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """Gives the tests of a file to one worker, which keeps what they share, and Spark's to one.
 
-    A second JVM would warm up for nothing.
+    A second JVM would warm up for nothing; Kafka is one, too.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
         if file.endswith(_ALONE):
             return file
+        if "kafka" in file:
+            return "kafka"
         shared = "spark" in file or file.endswith("test_pipeline.py") or "spark_example" in name
         return "spark" if shared else file
 
@@ -95,7 +105,42 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
             ),
             "spark.sql.streaming.noDataMicroBatches.enabled": False,
+            "spark.python.authenticate.socketTimeout": "300s",  # 15 are few on a busy machine
         },
     )
     yield made
     made.stop()
+
+
+@pytest.fixture
+def stateful(spark: SparkSession) -> Iterator[SparkSession]:
+    """That session for streams with state: two partitions, and a batch more when time has moved."""
+    wanted = {
+        "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A real Kafka that runs. Who stops it starts it again; tests with it need mvn and java."""
+    from tests.kafkas import Kafka
+
+    node = Kafka(tmp_path_factory.mktemp("kafka"))
+    node.start()
+    yield node
+    node.kill()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _postgres_ends() -> Iterator[None]:
+    """The server that tests with tests.postgres have started, if any has."""
+    yield
+    if "tests.postgres" in sys.modules:
+        sys.modules["tests.postgres"].end_shared()

@@ -6,6 +6,8 @@ What they make is well-formed (the printer and the parser must agree on it), and
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from nearcast.clock import EARLIEST, LATEST
@@ -44,13 +46,26 @@ string_tests = st.one_of(
     ),
 )
 codes = st.builds(ast.Code, st.integers(0, 2**40), st.sampled_from([2, 16]))
+
+
+def _rfid_test(named: str | None, test: ast.RfidTest) -> ast.RfidTest:
+    """A test of a role's own attribute, or of one that it names."""
+    if named in (None, test.name):
+        return test
+    return replace(test, name=named or "", role=test.name)  # type: ignore[arg-type]
+
+
 rfid_tests = st.builds(
-    ast.RfidTest,
-    st.sampled_from(["PRODUCT", "READER"]),
-    comparisons,
-    st.integers(0, 50),
-    st.integers(50, 95),
-    st.one_of(codes, bare_variables),
+    _rfid_test,
+    st.one_of(st.none(), names, st.sampled_from(["PRODUCT", "READER"])),
+    st.builds(
+        ast.RfidTest,
+        st.sampled_from(["PRODUCT", "READER"]),
+        comparisons,
+        st.integers(0, 50),
+        st.integers(50, 95),
+        st.one_of(codes, bare_variables),
+    ),
 )
 
 

@@ -109,11 +109,13 @@ class Naive:
     """One pattern, one mode, one history."""
 
     def __init__(
-        self, pattern: ast.Pattern, mode: str, longest: int | None = None, tolerance: float = 1.0
-    ) -> None:
+        self, pattern: ast.Pattern, mode: str, longest: int | None = None, tolerance: float = 1.0,
+        expires: int | None = None,
+    ) -> None:  # fmt: skip
         self.definitions = {d.name: d.body for d in pattern.definitions}
         self.root = pattern.expression
         self.mode = mode
+        self.expires = inf if expires is None else expires
         self.longest = inf if longest is None else longest
         self.tolerance = Fraction(tolerance)
         self.uses = _uses(pattern.expression)
@@ -164,7 +166,7 @@ class Naive:
         self.event_number = self._next()
         for expression in self._timed():  # also those that the root does not ask for this time
             self.out(expression)
-        return self.out(self.root)
+        return self.out(self.root) if now < self.expires else []
 
     def _next(self) -> int:
         self.number += 1
@@ -285,7 +287,8 @@ class Naive:
             case ast.HappenIn() | ast.Inside():
                 return exact.covers([first], second)
             case ast.Overlap():
-                return exact.shapes_meet(first, second)
+                inside = exact.covers([first], second) or exact.covers([second], first)
+                return exact.shapes_meet(first, second) and not inside
             case ast.SamePlace():
                 (x1, y1), (x2, y2) = centre(first), centre(second)
                 return (x1 - x2) ** 2 + (y1 - y2) ** 2 <= self.tolerance**2
@@ -899,9 +902,10 @@ def naive(
     until: int,
     longest: int | None = None,
     tolerance: float = 1.0,
+    expires: int | None = None,
 ) -> list[Found]:
     """All detections of a pattern in a history, in order."""
-    return Naive(pattern, mode, longest, tolerance).run(history, until)
+    return Naive(pattern, mode, longest, tolerance, expires).run(history, until)
 
 
 def kept(

@@ -18,7 +18,7 @@ from nearcast.client import Client
 
 __all__ = ["Crowd"]
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 _PUBLISHERS = 2
 _LOTS = 40
 _HERE = Point(8.5, 47.4)
@@ -223,7 +223,7 @@ class Crowd:
             if not events:
                 return
 
-    def settle(self, wait_s: float = 60.0) -> int:
+    def settle(self, wait_s: float = _PATIENCE_S) -> int:
         """Nobody does more; when everybody has been told, all is compared. How many events."""
         self._enough.set()
         for thread in self._workers:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import random
-import socket
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from nearcast.server import house
-from nearcast.server.run import Running
+from nearcast.server.run import Lasting
 from nearcast.server.settings import Settings
 from nearcast.storage.sqlite import Database
+from tests.served import free_port
 
 __all__ = ["Killable"]
 
@@ -33,22 +32,23 @@ class Hasty(Database):
             super().flush()
 
 
-def _serve(file: str, port: int, hasty: bool) -> None:
+def _serve(file: str, port: int, hasty: bool, more: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     if hasty:
         house.Database = Hasty  # type: ignore[attr-defined]
-    Running(Settings(store=file, port=port)).run()
+    Lasting(Settings(store=file, port=port, **more)).run()
 
 
 class Killable:
     """A context manager; `kill` is SIGKILL, `start` goes on with what is on the disk."""
 
-    def __init__(self, file: Path, *, hasty: bool = False) -> None:
+    def __init__(self, file: Path | str, *, hasty: bool = False, **settings: Any) -> None:
         self._file = file
+        self._settings = settings
         self._hasty = hasty
-        self._port = _free_port()
+        self._port = free_port()
         self._process: ForkServerProcess | None = None
         self.url = f"http://127.0.0.1:{self._port}"
 
@@ -62,7 +62,7 @@ class Killable:
     def start(self) -> None:
         """Returns at once; it answers a little later."""
         self._process = _CONTEXT.Process(
-            target=_serve, args=(str(self._file), self._port, self._hasty)
+            target=_serve, args=(str(self._file), self._port, self._hasty, self._settings)
         )
         self._process.start()
 
@@ -73,12 +73,3 @@ class Killable:
             raise RuntimeError("it has ended by itself")
         self._process.kill()
         self._process.join()
-
-
-def _free_port() -> int:
-    """One that the system gives to nobody by itself, so that it is still free after a kill."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as made:
-            if made.connect_ex(("127.0.0.1", port)) != 0:
-                return port

@@ -23,6 +23,7 @@ Key = tuple[str, str | None, frozenset[str]]
 Object = tuple[int, float, str]
 Pair = tuple[float, float]
 NEVER = -(2**63)
+LAST = 2**62  # at one moment losses come after everything else
 
 
 @dataclass
@@ -43,6 +44,14 @@ class Visit:
     state: str = "unknown"
     entered: int = 0
     dwelt: bool = False
+
+
+@dataclass
+class Loss:
+    """Somebody says that an object is lost."""
+
+    attribute: str
+    value: Value
 
 
 @dataclass
@@ -123,6 +132,27 @@ class NaiveFences:
         self._come((subscriber, place, heading))
         return self._done()
 
+    def lose(self, attribute: str, value: Value, at: int) -> list[Told]:
+        """Its device has said so: the fences that lose objects, and know this one, lose it."""
+        at = at if self.now is None else max(at, self.now)
+        self.closed = max(self.closed, at - self.hold)
+        self._reach(at)
+        self.number += 1
+        if self.hold:
+            self.waiting.append((at, LAST + self.number, Loss(attribute, value)))
+        else:
+            self._lost(Loss(attribute, value), at)
+        return self._done()
+
+    def _lost(self, loss: Loss, at: int) -> None:
+        value = loss.value
+        who = (1, 0.0, value) if isinstance(value, str) else (0, float(value), "")
+        for watched in sorted(self.fences.values(), key=lambda each: each.number):
+            counts = watched.fence.object == loss.attribute and watched.lost is not None
+            if counts and who in watched.visits:
+                del watched.visits[who]
+                self._tell(watched, who, "lost", at)
+
     def advance(self, to: int) -> list[Told]:
         to = to if self.now is None else max(to, self.now)
         self.closed = max(self.closed, to - self.hold)
@@ -148,6 +178,8 @@ class NaiveFences:
     def _happen(self, moment: int, number: int, what: object) -> None:
         if isinstance(what, Event):
             self._position(moment, number, what)
+        elif isinstance(what, Loss):
+            self._lost(what, moment)
         elif isinstance(what, Watched):
             if self.fences.get(what.fence.id) is what:
                 self._begin(what)
@@ -165,12 +197,16 @@ class NaiveFences:
             ripe = sorted(w[:2] for w in self.waiting if w[0] < until or w[0] <= self.closed)
             timers = [t for t in self._timers() if t[0] < until or t[0] <= self.closed]
             due = min(timers, default=None)
-            if ripe and (due is None or ripe[0][0] <= due[0]):
+            if ripe and (
+                due is None
+                or ripe[0][0] < due[0]
+                or (ripe[0][0] == due[0] and ripe[0][1] < LAST)  # a loss comes after dwells
+            ):
                 moment, number = ripe[0]
                 self._expire(moment + self.hold)
                 what = next(w for w in self.waiting if w[1] == number)
                 self.waiting.remove(what)
-                self.before = max(self.before, moment)
+                self.before = max(self.before, moment + (number > LAST))
                 self._happen(*what)
             elif due is not None:
                 self._expire(due[0] + self.hold)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,26 +13,32 @@ from typing import Any
 import httpx2
 
 from nearcast.clock import system_now
+from nearcast.server.logs import set_up
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings
-from nearcast.storage.sqlite import Database, Keys
+from nearcast.storage.keys import Keys
+from nearcast.storage.sqlite import Database
 
-__all__ = ["client", "feature", "make_keys", "serving"]
+__all__ = ["client", "feature", "free_port", "make_keys", "serving"]
 
 
 @contextmanager
 def serving(store: str | Path = "memory:", **settings: Any) -> Iterator[Running]:
-    """A server that answers; stopped in order afterwards."""
-    given: dict[str, Any] = {"store": str(store), "port": 0} | settings
+    """A server that answers; stopped in order afterwards.
+
+    It refuses nobody for being slow, as a machine is on which much else runs.
+    """
+    given: dict[str, Any] = {"store": str(store), "port": 0, "queue_s": 600.0} | settings
     server = Running(Settings(**given))
+    set_up("info", "console")  # else structlog draws every traceback with all that it can find
     thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     try:
-        assert server.started.wait(120), server.error
+        assert server.started.wait(600), server.error
         yield server
     finally:
         server.stop()
-        thread.join(120)
+        thread.join(600)
         assert not thread.is_alive()
 
 
@@ -45,8 +53,17 @@ def _run(server: Running) -> None:
 def client(server: Running, key: str | None = None) -> Iterator[httpx2.Client]:
     # verify=False: nothing is encrypted here, and to prepare for that takes 200 ms a client
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    with httpx2.Client(base_url=server.url, headers=headers, timeout=60, verify=False) as made:
+    with httpx2.Client(base_url=server.url, headers=headers, timeout=240, verify=False) as made:
         yield made
+
+
+def free_port() -> int:
+    """One that the system gives to nobody by itself, so that it is still free after a restart."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as made:
+            if made.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def make_keys(store: Path, *wanted: dict[str, Any]) -> list[str]:

@@ -55,6 +55,7 @@ def measurement(**changes: object) -> Measurement:
         "memory": {"total": 2048},
         "approximate": False,
         "agreement": Agreement(3, 0, 0),
+        "cpu_s": (0.2, 0.1, 0.2),
         **changes,
     }
     return Measurement(**given)  # type: ignore[arg-type]
@@ -150,7 +151,14 @@ class TestRunner:
         (found,) = measure(trial(Contender("a", lambda: task)), repetitions=2)
         assert steps == ["before", "run", "answer of raw"] * 3 + ["close"]
         assert found.seconds == (0.25, 0.25)
+        assert found.cpu_s == ()
         assert found.memory == {"total": 7}
+
+    def test_what_a_repetition_takes_of_processors_is_kept(self, monkeypatch):
+        busy = iter([0.0, 9.0, 9.0, 11.0, 20.0, 23.0])
+        monkeypatch.setattr(runner, "process_time", lambda: next(busy))
+        (found,) = measure(trial(contender("a")), repetitions=2)
+        assert found.cpu_s == (2.0, 3.0)
 
     def test_tasks_are_closed_after_a_refusal(self):
         closed: list[str] = []
@@ -408,3 +416,30 @@ class TestRegistry:
     def test_an_unknown_experiment_is_named(self):
         with pytest.raises(BenchError, match="did you mean 'ground'"):
             experiments.experiment("grund")
+
+
+def test_the_tables_of_the_papers_are_those_of_the_records():
+    from nearcast.bench import papers
+
+    root = Path(__file__).resolve().parents[1]
+    page = (root / "docs/papers.md").read_text("utf-8")
+    assert papers.written(page, root / "benchmarks/results") == page
+    assert page.count("](../benchmarks/results/") > 20
+    assert page.count("not recorded yet") > 5
+    with pytest.raises(BenchError, match="lacks"):
+        papers.written("# papers", root)
+
+
+def test_a_figure_that_a_record_does_not_hold_is_no_figure():
+    from nearcast.bench import papers
+    from nearcast.bench.results import load
+
+    root = Path(__file__).resolve().parents[1]
+    record = load(root / "benchmarks/results/ablation/20261117T055650Z.json")
+    with pytest.raises(BenchError, match="0 of"):
+        papers.times("by moonlight", "fDI-Tree", ("bDI-Tree",))(record)
+    with pytest.raises(BenchError, match="no such claims"):
+        papers.said("speed")(record)
+    name = "di: DI-Tree's variants, by w"
+    with pytest.raises(BenchError, match="9 of"):  # one for each w
+        papers.times(name, "fDI-Tree", ("bDI-Tree",))(record)

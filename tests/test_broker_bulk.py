@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nearcast import Around, Box, Broker, Composite, Event, Fence, Point, Polygon, Subscription
 from nearcast.broker import Reply, live, service
+from nearcast.broker.live import LiveEvents
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import State
 from nearcast.broker.roster import Roster
@@ -69,6 +70,44 @@ def test_what_a_late_event_leads_to_is_told_at_once(again: bool):
     told = broker.publish_many([late_one(None)] * (1 + again))
     assert [(n.subscription_id, n.at) for n in told] == [("d", 3 * S)]
     assert Broker("planar", store=store).publish(late_one(None)) == []
+
+
+ACTS = st.sampled_from(("one", "many", "expire", "retract", "ask"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ACTS, st.integers(0, 9)), max_size=25))
+def test_who_asks_between_finds_what_is_live(acts: list[tuple[str, int]]):
+    known, model = LiveEvents(Matcher(space="planar")), {}
+    everything, number, now = Subscription("s"), 0, 0
+    for act, which in [*acts, ("ask", 0)]:
+        if act in ("one", "many"):
+            ids = [f"e{which + i}" for i in range(1 if act == "one" else 4)]
+            new = [Event(id, expires=now + 1 + which) for id in ids if id not in model]
+            if act == "many":
+                known.add_all(new)
+            for event in new:
+                if act == "one":
+                    source = "x" if which % 2 else None
+                    event = Event(event.id, expires=event.expires, source=source)
+                    if event.key in model:
+                        continue
+                    known.add(event)
+                number += 1
+                model[event.key] = number, event
+        elif act == "expire":
+            now += which // 2
+            keys = [key for key, (_, event) in model.items() if (event.expires or 0) <= now]
+            assert known.expire(keys) == [model.pop(key)[1] for key in keys]
+        elif act == "retract" and model:
+            key = [*model][which % len(model)]
+            known.retract(key)
+            del model[key]
+        else:
+            assert known.matching(everything, now) == [*model.values()]
+        assert known.matcher.event_count >= len(known) == len(model)
+        assert [known.numbered(key) for key in model] == [*model.values()]
+    known.check_invariants()
 
 
 class Clock:
@@ -414,8 +453,10 @@ def test_each_event_of_a_batch_has_its_own_moment():
 def test_an_id_is_free_once_its_event_is_over():
     broker = Broker()
     broker.publish(Event("e", {"a": 1}, end=0, expires=S))
+    assert not broker.subscribe(Subscription("s", "ann", "a > 1"))  # somebody has looked at it
     broker.advance(2 * S)
     broker.publish(Event("e", {"a": 2}, end=3 * S))
+    broker.unsubscribe("s")
     for i in range(600):  # more than are kept of those that are over
         broker.publish(Event(f"e{i}", {"a": 0}, end=(4 + i) * S, expires=(5 + i) * S))
     told = broker.subscribe(Subscription("s", "ann", "a > 0"))

@@ -33,7 +33,7 @@ def test_messages_are_saved_and_nobody_misses_anything(
     assert counts is not None
     assert 12 <= int(counts[1]) < 360
     report = (scene.out / "report.html").read_text()
-    assert "safe region (dark)" in report
+    assert "safe region (green)" in report
     assert "<svg" in report
 
 
@@ -52,9 +52,9 @@ class TestRehearsal:
         with Rehearsal(["live", "walk", "pipeline"], scene) as rehearsal:
             process = rehearsal._process
             assert process is not None
-            assert process.args[-2:] == ["walk", "pipeline"]  # type: ignore[index]
+            assert process.args[-2:] == ["pipeline", "walk"]  # type: ignore[index]
             rehearsal.wait("walk")
-            rehearsal.wait("pipeline")
+            rehearsal.wait("pipeline")  # which was done before
             drawn = [path.name for path in scene.out.iterdir()]
         assert process.returncode == 0
         assert drawn == ["traces-3-6-2.parquet"]  # what Spark will read is there, and whole

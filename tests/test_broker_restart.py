@@ -12,7 +12,7 @@ from nearcast import Box, Broker, Composite, Event, Fence, Point, Subscription
 from nearcast.broker import service
 from nearcast.broker.memory import MemoryStore
 from nearcast.errors import DuplicateIdError, StoreError, UnknownIdError
-from tests.stores import STORES, Opener
+from tests.stores import EVERY_STORE, STORES, Opener
 
 S = 1_000_000
 PATTERNS = (
@@ -47,7 +47,9 @@ def calls(seed: int, length: int) -> list[tuple[str, tuple[Any, ...]]]:
             made.append(("advance", (now,)))
         elif dice < 0.94:
             text, mode = rng.choice(PATTERNS), rng.choice(MODES)
-            made.append(("detect", (Composite(f"c{rng.randrange(3)}", "ops", text, mode),)))  # type: ignore[arg-type]
+            until = rng.choice((None, None, now, now + 7 * S, now + 30 * S))
+            id = f"c{rng.randrange(3)}"
+            made.append(("detect", (Composite(id, "ops", text, mode, expires=until),)))  # type: ignore[arg-type]
         else:
             made.append(("unsubscribe", (rng.choice(("c0", "c1", "c2")),)))
     return made
@@ -62,7 +64,7 @@ def answer(broker: Broker, call: tuple[str, tuple[Any, ...]]) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EVERY_STORE)
 def test_a_restart_is_not_noticed(
     tmp_path: Path, store: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
@@ -84,7 +86,7 @@ def test_a_restart_is_not_noticed(
     broker.close()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=EVERY_STORE)
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return STORES[request.param](tmp_path)
 

@@ -16,7 +16,8 @@ from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import Store
 from nearcast.errors import DuplicateIdError, UnknownIdError
 from nearcast.model.geometry import Space
-from nearcast.storage.sqlite import Retention, SqliteStore
+from nearcast.storage.retention import Retention
+from nearcast.storage.sqlite import SqliteStore
 from tests.naive_broker import NaiveBroker, Pair
 from tests.strategies import (
     TIMES,
@@ -289,6 +290,18 @@ class RoamersWithVoronoi(Roamers):
     method = "vm"
 
 
+class RoamersAsInElaps(Roamers):
+    """The paper's own pair (§5): OpIndex holds the subscriptions, the BEQ-Tree the events."""
+
+    method = "idgm"
+
+    def made(self) -> Broker:
+        return Broker(
+            self.space, self.method, store=self.opened(), sinks=[self.inbox],
+            subscription_index="op-index", event_index="beq-tree",
+        )  # fmt: skip
+
+
 class OnDisk(Brokers):
     """Everything at once, in a file that is closed and opened in between."""
 
@@ -327,3 +340,5 @@ TestRoamers = Roamers.TestCase
 TestRoamers.settings = _MODEST
 TestRoamersWithVoronoi = RoamersWithVoronoi.TestCase
 TestRoamersWithVoronoi.settings = settings(_MODEST, max_examples=10)
+TestRoamersAsInElaps = RoamersAsInElaps.TestCase
+TestRoamersAsInElaps.settings = settings(_MODEST, max_examples=8)

@@ -25,7 +25,8 @@ def run() -> tuple[Measurement, ...]:
 def test_everybody_finds_the_same() -> None:
     assert {m.operation for m in run()} == {
         composite.DETECT, composite.FIND, composite.STREAM, composite.SAFE, composite.REGISTER,
-        composite.CHANGE, composite.EXTENT, composite.ENTRY,
+        composite.CHANGE, composite.EXTENT, composite.ENTRY, composite.CURVE,
+        *(composite.GROWING.format(name) for name in ("taxis", "shopping")),
     }  # fmt: skip
     assert all(m.agreement.exact for m in run())
 
@@ -33,6 +34,21 @@ def test_everybody_finds_the_same() -> None:
 def test_clients_that_detect_hear_every_event() -> None:
     messages = {m.contender: m.memory["messages"] for m in run() if m.operation == composite.DETECT}
     assert messages == {"batch": 50, "one by one": 50, "clients detect (SIENA)": 120}
+
+
+def test_curves_have_the_memory_of_broker_and_clients() -> None:
+    held = {
+        (m.contender, m.parameters["events"]): m.memory
+        for m in run()
+        if m.operation == composite.CURVE
+    }
+    assert {events for _, events in held} == {60, 120}
+    for (who, _), memory in held.items():
+        assert memory["total"] > 0
+        assert (memory["client"] > 0) is (who != "Grus"), "who detects has something to keep"
+    grown = [m for m in run() if m.operation == composite.GROWING.format("taxis")]
+    assert {m.contender for m in grown} == {"plain loop", "index", "detector"}
+    assert len({(m.parameters["subscriptions"], m.parameters["positions"]) for m in grown}) == 4
 
 
 def test_small_runs_have_numbers_and_no_verdicts() -> None:

@@ -32,6 +32,7 @@ FINE = [
     "ARITH: a IN [1, 1]",
     "RFID: PRODUCT = (0;3) 0xF",
     "RFID: PRODUCT = (0;3) &p && RFID: READER = (4;7) &p",
+    "RFID: PRODUCT = (0;3;epc) &p && RFID: READER = (4;7;gate) &p",
 ]
 
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from nearcast.cpsl import ast
 from nearcast.cpsl.composite import MODES, Composite
+from nearcast.cpsl.detector import Detector
 from nearcast.errors import PatternError
 from nearcast.model.events import Event
+from nearcast.model.geometry import Box, Point
 from tests import cpsl_cases as cases
 from tests.cpsl_naive import kept, naive
 
@@ -168,3 +170,32 @@ def test_what_can_still_match_waits_and_nothing_else(
     until = (history[-1].end or 0) + later
     waiting = cases.pending(composite, history, until, longest=0)
     assert waiting == kept(composite.pattern, history, mode, until, 0)
+
+
+def _spot(id: str, k: int, place: Any, end: int) -> Event:
+    return Event(id, {"k": k}, location=place, end=end)
+
+
+@pytest.mark.parametrize(
+    ("place", "overlaps"),
+    [
+        (Box(1, 1, 3, 3), True),  # in part
+        (Box(2, 0, 3, 1), True),  # an edge
+        (Box(2, 2, 3, 3), True),  # a corner
+        (Box(0.5, 0.5, 1, 1), False),  # inside
+        (Box(0, 0, 1, 1), False),  # inside, at the border
+        (Box(0, 0, 2, 2), False),  # equal
+        (Box(-1, -1, 3, 3), False),  # around
+        (Box(3, 3, 4, 4), False),  # apart
+        (Point(1, 1), False),
+        (Point(2, 2), False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("text", ["OVLP((0,0),(2,0),(2,2),(0,2)){}", "OVLP(ARITH: k = 1){}"])
+@pytest.mark.parametrize("space", ["planar", "globe"])
+def test_what_overlaps(text: str, place: Any, overlaps: bool, space: Any) -> None:
+    detector = Detector(space)
+    detector.add(Composite(id="c", text=text.format("(ARITH: k = 2)")))
+    found = detector.feed([_spot("e1", 1, Box(0, 0, 2, 2), 1), _spot("e2", 2, place, 2)])
+    assert bool(found) == overlaps

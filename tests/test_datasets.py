@@ -17,12 +17,14 @@ from nearcast.datasets.clusters import Clusters, busiest_cells
 from nearcast.datasets.columns import INTERVALS, KEYWORDS, TIME
 from nearcast.datasets.digest import digest_batches
 from nearcast.datasets.lf import LfWorkload
+from nearcast.datasets.local_words import LocalWords
 from nearcast.datasets.mo import MoWorkload
 from nearcast.datasets.popularity import Popularity
 from nearcast.datasets.readers import ENVIRONMENT, distinct_words
 from nearcast.datasets.sources import GEOJSON, PARQUET
 from nearcast.datasets.streams import BLOCK_ROWS, generator
 from nearcast.errors import DatasetError
+from nearcast.matcher import Matcher
 from nearcast.model.geometry import SPACES, Space
 
 SUBSCRIPTION_COLUMNS = {
@@ -51,6 +53,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("lf", {}),
     ("lf", {"location": "range", "space": "planar", "vocabulary": 3000}),
     ("lf", {"message": "long"}),
+    ("lf", {"length": [6, 9]}),
+    ("elaps", {}),
+    ("elaps", {"vocabulary": 30, "said": [1, 4], "predicates": [2, 2], "radius_m": 50_000.0}),
     ("city", {"radius_m": 2000, "n_shops": 50}),
 ]
 DI_DIGEST = "de3f8819f09537891256b9290f96f774dd4e76e876abf4582d6e072263a5e47c"
@@ -152,7 +157,9 @@ class TestColumns:
 
     def test_spaces(self):
         spaces = {name: workload(name).space for name in WORKLOADS}
-        assert spaces == {"mo": "planar", "di": "planar", "lf": "globe", "city": "globe"}
+        assert spaces == {
+            "mo": "planar", "di": "planar", "lf": "globe", "elaps": "planar", "city": "globe",
+        }  # fmt: skip
 
 
 class TestMo:
@@ -289,7 +296,79 @@ class TestDi:
         assert hits.mean() == pytest.approx(0.8**3, abs=0.05)
 
 
+class TestElaps:
+    def test_attributes_are_words_and_values_their_frequencies(self):
+        table = workload("elaps", said=(6, 6)).event_table(400)
+        for attributes in table["attributes"].to_pylist():
+            often = [value for value in attributes.values() if value is not None]
+            assert sum(often) == 6
+            assert all(value >= 1 and value == int(value) for value in often)
+
+    def test_popular_words_are_said_and_asked_for_more(self):
+        source = workload("elaps", vocabulary=50)
+        held = source.event_table(2000)["attributes"].combine_chunks()
+        said = np.array([2000 - field.null_count for field in held.flatten()])
+        asked = flat_intervals(source.subscription_table(5000)).field("attribute").to_pylist()
+        wanted = np.array([asked.count(field.name) for field in held.type])
+        for counts in (said, wanted):
+            assert counts[0] > counts[3] > counts[12] > counts[-1] > 0
+
+    def test_predicates_are_of_four_kinds_on_one_to_five_words(self):
+        table = workload("elaps").subscription_table(4000)
+        sizes = table["intervals"].combine_chunks().value_lengths().to_numpy()
+        assert set(sizes) == {1, 2, 3, 4, 5}
+        names = [[each["attribute"] for each in row] for row in table["intervals"].to_pylist()]
+        assert all(len(set(one)) == len(one) for one in names)
+        flat = flat_intervals(table)
+        low, high = flat.field("low").to_numpy(), flat.field("high").to_numpy()
+        kinds = [np.isinf(low), np.isinf(high), low == high, (low < high) & np.isfinite(high - low)]
+        assert sum(kinds).tolist() == [1] * low.size
+        assert all(kind.mean() == pytest.approx(0.25, abs=0.03) for kind in kinds)
+        assert set(table["radius_m"].to_pylist()) == {2000.0}
+
+
+class TestLocalWords:
+    """Three villages, each of which speaks of things of its own."""
+
+    def talk(self, **given: Any) -> LocalWords:
+        rng = np.random.default_rng(4)
+        village = np.repeat([0, 1, 2], 60)
+        words = [[f"v{v}-{w}" for w in rng.integers(0, 9, 2)] for v in village]
+        x = village * 10.0 + rng.random(village.size)
+        return LocalWords(pa.array([*words[:-1], None]), x, rng.random(village.size), **given)
+
+    def test_sets_are_full_of_what_is_said_nearby(self):
+        sizes = np.full(600, 4)
+        words, places = self.talk().sets(np.random.default_rng(1), sizes)
+        sets = np.array(words.to_pylist()).reshape(600, 4)
+        assert all(len(set(one)) == 4 for one in sets)
+        here = np.array([[word[1] == str(int(x // 10)) for word in one]
+                         for one, x in zip(sets, places[:, 0], strict=True)])  # fmt: skip
+        assert here.mean() > 0.7, "of three alike a third would be"
+        assert not here.all(), "villages hear of each other at their ends"
+
+    def test_words_with_repetition(self):
+        talk = self.talk(among=pa.array(["v1-3", "v1-4", "v2-0"]))
+        codes, places = talk.draw(np.random.default_rng(1), np.array([5, 1, 3]))
+        assert codes.size == 9
+        assert places.shape == (3, 2)
+        assert (places[:, 0] >= 10).all(), "nobody says these in the first village"
+        assert talk.counts.sum() < 180
+
+    def test_what_cannot_be_drawn_is_refused(self):
+        with pytest.raises(DatasetError, match="a set of 4 cannot be drawn out of 3"):
+            self.talk(among=pa.array(["v1-3", "v1-4", "v2-0"])).sets(
+                np.random.default_rng(1), np.array([4])
+            )
+        with pytest.raises(DatasetError, match="no row has such a word"):
+            self.talk(among=pa.array(["unheard-of"]))
+
+
 class TestLf:
+    def test_messages_of_one_length(self):
+        words = workload("lf", length=(7, 7)).event_table(50)["keywords"].to_pylist()
+        assert {len(one) for one in words} == {7}
+
     def test_subscriptions_have_one_to_five_different_words(self):
         table = workload("lf").subscription_table(5000)
         sizes = table["keywords"].combine_chunks().value_lengths().to_numpy()
@@ -402,7 +481,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "parameters", "message"),
         [
-            ("nope", {}, "no workload is called 'nope'; there are: mo, di, lf, city"),
+            ("nope", {}, "no workload is called 'nope'; there are: mo, di, lf, elaps, city"),
             ("mo", {"width": 1}, "no parameter width; it has: alpha, event_size, k, m, r_m"),
             ("mo", {"k": 23}, "k: 23 is not valid; give 2 … 22"),
             ("mo", {"k": "10"}, "k: '10' is not valid; give int"),
@@ -427,6 +506,13 @@ class TestRefusals:
             ("lf", {"side": (0.5, 2)}, "side"),
             ("lf", {"words": (0, 3)}, "words"),
             ("lf", {"source": "us_geo_hashtags", "space": "planar"}, "source"),
+            ("lf", {"local": True}, "local: True is not valid; name a source"),
+            ("lf", {"length": (0, 4)}, "length"),
+            ("elaps", {"source": "sf_cab_trips"}, "source: 'sf_cab_trips' .* us_geo_hashtags"),
+            ("elaps", {"vocabulary": 9000}, "vocabulary: 9000 is not valid; give 1 … 5000"),
+            ("elaps", {"said": (3, 1)}, "said"),
+            ("elaps", {"predicates": (1, 5), "vocabulary": 4}, "predicates"),
+            ("elaps", {"radius_m": 0}, "radius_m: 0"),
             ("city", {"text_share": 2}, "text_share"),
             ("city", {"radius_m": 10}, "radius_m: 10"),
         ],
@@ -613,6 +699,40 @@ class TestRealData:
         )
         lon = real.event_table(500)["lon"].to_numpy()
         assert set(lon) <= set(DataFolder().places(source)[0])
+
+    @pytest.mark.parametrize("source", ["nyc_gowalla_venues", "us_geo_hashtags"])
+    def test_words_where_they_are_said(self, source):
+        """Neighbours on the map are said together far more often than strangers."""
+        events = DataFolder().events(source)
+        lon, lat = (events[name].to_numpy() for name in ("lon", "lat"))
+        said: dict[str, set[tuple[float, float]]] = {}
+        for words, *place in zip(events["keywords"].to_pylist(), lon, lat, strict=True):
+            for word in words or ():
+                said.setdefault(word, set()).add(tuple(place))
+
+        def nearest(local: bool) -> float:
+            """How far it is, at the median, to where a message's words are really said."""
+            table = workload("lf", source=source, local=local).event_table(100)
+            far = []
+            for row in table.to_pylist():
+                for word in row["keywords"]:
+                    spots = np.array([*said[word]])
+                    far.append(np.hypot(*(spots - (row["lon"], row["lat"])).T).min())
+            return float(np.median(far))
+
+        assert nearest(True) < 0.2 * nearest(False)
+
+    @pytest.mark.parametrize("source", ["nyc_gowalla_venues", "us_geo_hashtags"])
+    def test_elaps_on_real_words(self, source):
+        real = workload("elaps", source=source, vocabulary=80)
+        top = DataFolder().words(source)[0][:80].to_pylist()
+        events = real.event_table(300)
+        assert [field.name for field in events["attributes"].type] == top
+        places = set(zip(*DataFolder().places(source), strict=True))
+        assert set(zip(events["lon"].to_pylist(), events["lat"].to_pylist(), strict=True)) <= places
+        matcher = Matcher(space=real.space)
+        matcher.add_subscriptions(real.subscription_table(50))
+        assert matcher.match_events(events) is not None
 
     def test_files_without_places_say_which_have_them(self):
         with pytest.raises(DatasetError, match="sp500_daily has no places; these have: airbnb"):

@@ -15,7 +15,7 @@ from nearcast.index.di_tree import DITree
 from nearcast.index.events import EventBatch, EventStore
 from tests.predicates import ENDS, World
 
-VARIANTS = ("f", "b", "fo", "bo")
+VARIANTS = ("f", "b", "fo", "bo", "fn")
 
 #: Table I.
 SAMPLE = [
@@ -215,7 +215,7 @@ def test_bitsets_stand_for_the_nodes_without_comparison():
     node 2 (3, 4 and 6) and 17 without one, and 11, 14 and 15 with. A bitset knows the answer
     of the former, so what is left is 11, 14 and 15, with one interval each.
     """
-    leaves = {"f": 4, "fo": 3, "b": 7, "bo": 3}
+    leaves = {"f": 4, "fo": 3, "b": 7, "bo": 3, "fn": 4}
     for variant, nodes in leaves.items():
         tree = _one_column(SAMPLE, variant=variant, threshold=-1, layers=3)
         assert _report(tree, 0.7)[:3] == (nodes, 3, 4), variant
@@ -369,7 +369,7 @@ def test_bad_options_are_refused():
 
 
 def test_registered():
-    for name in ("di-tree", "di-tree:f", "di-tree:b", "di-tree:bo"):
+    for name in ("di-tree", "di-tree:f", "di-tree:b", "di-tree:bo", "di-tree:fn"):
         entry = registry.require(name, subscriptions=True)
         index = entry.load()(ClauseStore(), EventStore(), **dict(entry.options))
         assert isinstance(index, SubscriptionIndex)

@@ -27,6 +27,8 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Where examples that talk to a server think that it is.
 SERVER = "http://127.0.0.1:8642"
+#: Where they think that a database is.
+DATABASE = "postgresql://nearcast@db.example/city?schema=north"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -42,8 +44,8 @@ def examples() -> list[tuple[str, str]]:
 
 
 def needs_more(code: str) -> bool:
-    """Whether an example needs Spark, or a server that runs."""
-    return "nearcast.spark" in code or SERVER in code
+    """Whether an example needs Spark, a server that runs, or a database."""
+    return "nearcast.spark" in code or SERVER in code or DATABASE in code
 
 
 def anchors(page: Path) -> set[str]:
@@ -78,6 +80,16 @@ def test_every_example_runs_with_a_server(
         run(where, code.replace(SERVER, server.url))
 
 
+@pytest.mark.needs("postgres")
+@pytest.mark.parametrize(
+    ("where", "code"), [pytest.param(*e, id=e[0]) for e in examples() if DATABASE in e[1]]
+)
+def test_every_example_runs_with_a_database(where: str, code: str):
+    from tests.postgres import shared_postgres
+
+    run(where, code.replace(DATABASE, shared_postgres().url()))
+
+
 def curls(page: Path) -> list[str]:
     """The commands of a page that ask a server, each with the lines it goes on in."""
     found: list[str] = []
@@ -96,7 +108,7 @@ ASKING = [page for page in PAGES if curls(page)]
 def test_pages_of_what_a_server_serves_have_curl_and_python():
     names = {page.name for page in ASKING}
     assert names >= {"server.md", "client.md", "broker.md", "fences.md", "cpsl.md", "moving.md",
-                     "filters.md"}  # fmt: skip
+                     "filters.md", "transfer.md"}  # fmt: skip
     with_python = {where.rpartition(":")[0] for where, code in examples() if SERVER in code}
     assert {f"docs/{name}" for name in names} - with_python <= {"docs/server.md"}
 
@@ -105,7 +117,7 @@ def test_pages_of_what_a_server_serves_have_curl_and_python():
 @pytest.mark.parametrize("page", ASKING, ids=lambda page: page.name)
 def test_every_curl_is_answered(page: Path, tmp_path: Path):
     """With success, one after the other, as somebody would type them; streams end by time."""
-    (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\nmax-time = 60\n")
+    (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\nmax-time = 600\n")
     keyed = tmp_path / "keyed.db"
     (key,) = make_keys(keyed, {"role": "admin"})
     around = os.environ | {"CURL_HOME": str(tmp_path), "KEY": key}

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -29,9 +30,12 @@ from nearcast.bench.trial import Trial
 from nearcast.bench.truth import true_live_events, true_matches
 from nearcast.cli import app
 from nearcast.datasets import workload
+from nearcast.datasets.columns import INTERVALS
 from nearcast.errors import BenchError
 from nearcast.index import registry
 from nearcast.index.base import Pairs
+from nearcast.matcher import Matcher
+from nearcast.model.geometry import Space
 
 #: Quick runs, narrowed to what an experiment is about: who, and how many.
 RUNS = {
@@ -223,6 +227,50 @@ def test_the_truth_is_the_same_from_both_sides(name: str):
     one, other = true_matches(wanted, events), true_live_events(wanted, events)
     assert one.num_rows > 0
     assert one.sort_by(keys) == other.sort_by(keys)
+
+
+@pytest.mark.parametrize("space", ["planar", "globe"])
+def test_the_truth_knows_circles(space: Space):
+    rng = np.random.default_rng(3)
+    lon, lat = rng.uniform(8, 9, 60), rng.uniform(47, 48, 60)
+    radius = rng.uniform(0.1, 0.4, 12) * (1.0 if space == "planar" else 100_000.0)
+    wanted = pa.table(
+        {
+            "id": [f"s{i}" for i in range(12)],
+            "intervals": pa.array([[]] * 12, INTERVALS),
+            "lon": lon[:12],
+            "lat": lat[:12],
+            "radius_m": radius,
+        }
+    )
+    nothing = pa.array([{"a": None}] * 60, pa.struct([("a", pa.float64())]))
+    ids = [f"e{i}" for i in range(60)]
+    events = pa.table({"id": ids, "attributes": nothing, "lon": lon, "lat": lat})
+    keys = [("event_id", "ascending"), ("subscription_id", "ascending")]
+    matcher = Matcher(space=space)
+    matcher.add_subscriptions(wanted)
+    found = true_live_events(wanted, events, space).sort_by(keys)
+    assert found.num_rows > 20
+    assert found == matcher.match_events(events).sort_by(keys)
+
+
+def test_one_subscription_against_words_with_frequencies():
+    """Elaps' own workload: circles, open intervals, and each part of a question alone."""
+    found = experiments.experiment("subscription-matching")
+    given = {
+        "workload": "elaps",
+        "indexes": "scan,beq-tree,op-index",
+        "sizes": "300",
+        "e_max": "64",
+        "sweeps": "n,k,radius,split",
+    }
+    plan = settle(found, given, quick=True)
+    measured = list(measure_all(found.trials(plan), repetitions=1))
+    asked = {m.parameters["asked"]: m for m in measured if "asked" in m.parameters}
+    assert set(asked) == {"whole", "Boolean", "spatial"}
+    whole = asked["whole"].agreement.wanted
+    assert 0 < whole <= min(asked[part].agreement.wanted for part in ("Boolean", "spatial"))
+    assert all(m.agreement.exact for m in measured)
 
 
 class TestTargets:

@@ -386,6 +386,79 @@ def test_retraction_and_expiry_change_no_state():
     assert story.at(13, 50) == [("exit", 1, 13)]
 
 
+def position(id: str, x: float, y: float, at_s: float) -> Event:
+    return Event(id, {"truck": "T"}, location=Point(x, y), end=int(at_s * S))
+
+
+def lossy(lost: float = 10, **given) -> Fence:
+    return fence(on={"enter", "dwell", "lost"}, dwell=5, lost=lost, **given)
+
+
+def seen(reply: Reply) -> list[tuple]:
+    return [(n.subscription_id, n.transition, n.at // S) for n in reply]
+
+
+def test_who_was_said_to_be_lost_is_lost_once():
+    broker = Broker("planar")
+    broker.subscribe(lossy())
+    broker.subscribe(fence("f2"))
+    broker.subscribe(lossy(id="f3", where="loaded = TRUE"))
+    broker.publish(position("p1", 5, 5, 0))
+    assert seen(broker.lose("truck", "T", at=5 * S)) == [("f1", "dwell", 5), ("f1", "lost", 5)]
+    assert not broker.lose("truck", "T")
+    assert not broker.lose("truck", "U")
+    assert not broker.lose("van", "T")
+    assert not broker.advance(20 * S)
+    assert seen(broker.publish(position("p2", 5, 5, 21))) == [("f1", "enter", 21)]
+    assert seen(broker.advance(26 * S)) == [("f1", "dwell", 26)]
+    assert seen(broker.advance(40 * S)) == [("f1", "lost", 31)]
+
+
+def test_a_fence_that_comes_later_knows_nothing_of_a_loss():
+    broker = Broker("planar")
+    broker.subscribe(lossy())
+    broker.publish(position("p1", 5, 5, 0))
+    assert seen(broker.lose("truck", "T", at=1 * S)) == [("f1", "lost", 1)]
+    assert seen(broker.subscribe(lossy(id="f2"))) == [("f2", "enter", 0)]
+    assert seen(broker.advance(10 * S)) == [("f2", "dwell", 5), ("f2", "lost", 10)]
+
+
+def test_a_loss_waits_for_late_positions():
+    broker = Broker("planar", lateness=10)
+    broker.subscribe(lossy())
+    broker.publish(position("p1", 5, 5, 0))
+    assert not broker.lose("truck", "T", at=2 * S)
+    broker.publish(position("p2", 50, 50, 1))
+    broker.publish(position("p3", 5, 5, 2))
+    assert seen(broker.advance(12 * S)) == [
+        ("f1", "enter", 0),
+        ("f1", "enter", 2),
+        ("f1", "lost", 2),
+    ]
+
+
+def test_a_loss_outlives_the_process(tmp_path):
+    url = f"{tmp_path}/lost.db"
+    with Broker.open(url, "planar") as broker:
+        broker.subscribe(lossy())
+        broker.publish(position("p1", 5, 5, 0))
+        assert seen(broker.lose("truck", "T", at=1 * S)) == [("f1", "lost", 1)]
+    with Broker.open(url, "planar") as broker:
+        assert not broker.lose("truck", "T")
+        assert not broker.advance(20 * S)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "object"),
+    [("", "T"), (7, "T"), ("truck", None), ("truck", True), ("truck", math.nan), ("truck", [1]),
+     ("truck", 10**400)],
+)  # fmt: skip
+def test_who_cannot_be_lost(attribute: Any, object: Any):
+    broker = Broker("planar")
+    with pytest.raises(ValidationError, match=r"attribute|object"):
+        broker.lose(attribute, object)
+
+
 def test_lost_without_a_word_bounds_what_is_kept():
     story = Story()
     story.fence(lost=10)

@@ -23,6 +23,7 @@ from tests.naive_fences import NaiveFences, Told
 IDS = ("f1", "f2", "f3", "f4")
 PEOPLE = ("ann", "bob")
 OBJECTS = (1, 1.0, "1", "a", 2.5, True, float("nan"), None)
+NAMED = (1, "1", "a", 2.5)
 WHERES = (None, None, "loaded = TRUE", "speed > 3")
 _HOLE = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
 LANE = Around(shape=Polygon([(-1, 0), (1, 0), (1, 4), (-1, 4)]), turns=True)
@@ -163,6 +164,15 @@ class Fenced(RuleBasedStateMachine):
     def advance(self, by: int) -> None:
         to = (self.naive.now or 0) + by
         self.call(lambda: self.broker.advance(to), lambda: self.naive.advance(to))
+
+    @rule(attribute=st.sampled_from(("car", "car", "car", "van")), who=st.sampled_from(NAMED),
+          by=st.sampled_from((0, 0, 1, 3)))  # fmt: skip
+    def lose(self, attribute: str, who: str | float, by: int) -> None:
+        at = (self.naive.now or 0) + by
+        self.call(
+            lambda: self.broker.lose(attribute, who, at=at),
+            lambda: self.naive.lose(attribute, who, at),
+        )
 
     @precondition(lambda self: not self.hold)
     @rule()

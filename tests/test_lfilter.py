@@ -18,6 +18,7 @@ from nearcast.errors import ValidationError
 from nearcast.index.base import CHOICES, BoxIndex, MatchReport, SubscriptionIndex, new_counters
 from nearcast.index.events import EventBatch
 from nearcast.index.lfilter import kernels
+from nearcast.index.lfilter.printed import kernels as printed
 from nearcast.index.mbr_trie.kernels import (
     ASK_MESSAGE,
     ASK_NODE,
@@ -27,6 +28,7 @@ from nearcast.index.mbr_trie.kernels import (
     TOKEN_SET,
     TRIE,
     VISIT,
+    tokens_search,
     tokens_should_ask,
 )
 from nearcast.index.pt_quadtree import kernels as quadtree
@@ -41,13 +43,18 @@ NAMES = ("lfilter", "mbr-trie", "pt-quadtree", "token-grid", "rt-tree", "ir-tree
 VARIANTS: dict[str, dict[str, Any]] = {
     "lfilter": {"few": 0, "bucket": 0, "leaf": 1},
     "lfilter mx-cif": {"few": 1, "bucket": 1, "leaf": 2, "storage": "mx-cif"},
+    "lfilter push-down": {"few": 0, "bucket": 1, "leaf": 1, "storage": "push-down"},
     "lfilter pruning": {"few": 0, "bucket": 0, "leaf": 3, "choose": "list-pruning"},
     "lfilter trie": {"few": 3, "choose": "mbr-trie"},
+    "lfilter paper": {"few": 0, "bucket": 0, "leaf": 2, "choose": "paper"},
+    "lfilter paper mx-cif": {"few": 1, "bucket": 2, "storage": "mx-cif", "choose": "paper"},
     "mbr-trie": {"few": 0, "bucket": 0},
     "mbr-trie token-set": {"few": 2, "bucket": 2, "probe": "token-set", "order": "arrival"},
     "mbr-trie trie": {"few": 0, "bucket": 0, "probe": "trie"},
+    "mbr-trie binary": {"few": 0, "bucket": 0, "probe": "binary"},
     "pt-quadtree": {"few": 0, "leaf": 1, "most_copies": 4.0},
     "pt-quadtree mx-cif": {"few": 0, "leaf": 1, "storage": "mx-cif", "order": "arrival"},
+    "pt-quadtree push-down": {"few": 0, "leaf": 1, "storage": "push-down", "most_copies": 1.5},
     "token-grid": {"few": 0},
     "rt-tree": {"few": 0},
     "ir-tree": {"few": 0},
@@ -311,6 +318,35 @@ def test_list_pruning_compares_only_what_has_the_words(message: Event, left_over
     assert all(words[id] <= message.keywords for id in left_over if id != "s12")
     matcher = figure_1(index="lfilter", bucket=0, leaf=12, choose="list-pruning")
     assert matcher.match_report(message)[1].candidates == len(left_over)
+
+
+def test_the_paper_compares_costs_in_steps():
+    """Eqs 1, 3, 5 and 6 by hand: L = 1, 4, 8; D = 16; 4 tokens."""
+    level = np.array([1.0, 4.0, 8.0])
+    # level 1: min(2 · 4, 4 · 2 · 1) = 8; level 2: min(2 · 8, 4 · 1 · 4) · 4/16 = 4
+    assert printed.cost_of_trie(level, 16.0, 4) == 12
+    assert printed.cost_of_cells(5.0, 3.0, 16.0, 4) == 5 * 3 * min(2 * 16, 4 * 4)
+    # at the root: C_F = min(4 · 2 + 8 · 1/4 · 2, 2 · 4 + 3 · 1/4 · 4) = min(12, 11)
+    assert printed.cost_of_pruning(level, 16.0, 0, 4, 7.0, 100) == 11 + 7 + 100
+    assert printed.cost_of_verifying(3.0, 4, 100) == 600
+    assert tokens_search(2, 64)
+    assert not tokens_search(64, 2)
+
+
+def test_the_paper_takes_the_trie_for_messages_with_many_cells():
+    """Case 1 of §5.1: a range that meets many leaves; a point goes down the quadtree."""
+    wide, narrow = Box(0, 0, 40, 40), Point(20, 20)
+    matcher = Matcher("lfilter", "planar", choose="paper", few=0, leaf=2)
+    matcher.add_subscriptions([
+        Subscription(f"s{i}", keywords={f"w{i % 20}", "x"}, region=Box(i % 40, i // 40, i % 40 + 1,
+                     i // 40 + 1)) for i in range(1600)
+    ])  # fmt: skip
+    chosen = [
+        matcher.match_report(Event("e", keywords={"w1", "w2", "x", "y"}, location=place))[1].choice
+        for place in (wide, narrow)
+    ]
+    assert chosen[0] == "mbr-trie"
+    assert chosen[1] != "mbr-trie"
 
 
 def boxed(message: Event) -> tuple[float, ...]:
@@ -590,7 +626,7 @@ def lists_of(cells: Any, box: tuple[float, ...]) -> Any:
     return below(quadtree.ROOT)
 
 
-@pytest.mark.parametrize("storage", ["leaves", "mx-cif"])
+@pytest.mark.parametrize("storage", ["leaves", "mx-cif", "push-down"])
 def test_how_many_lists_lie_ahead(storage: str):
     matcher = Matcher(index="lfilter", space="planar", leaf=8, storage=storage)
     matcher.add_subscriptions(workload("lf", seed=3, space="planar").subscription_table(600))
@@ -816,15 +852,61 @@ def test_layers_that_lose_rows_together_are_built_again_together():
 def test_mx_cif_stores_each_clause_once_and_leaves_several_times():
     table = workload("lf", seed=3, space="planar", vocabulary=2000).subscription_table(2000)
     sizes = {}
-    for storage in ("leaves", "mx-cif"):
+    for storage in ("leaves", "mx-cif", "push-down"):
         matcher = Matcher(index="pt-quadtree", space="planar", storage=storage, leaf=16)
         matcher.add_subscriptions(table)
         sizes[storage] = structure(matcher)[0].item.size
     assert sizes["mx-cif"] == 2000
+    assert 2000 < sizes["push-down"] <= 2.2 * 2000
     assert sizes["leaves"] > 2000
     matcher = Matcher(index="pt-quadtree", space="planar", least_area=2.0)
     matcher.add_subscriptions(table)
     assert structure(matcher)[0].child.tolist() == [0, 0], "the extent is no larger than that"
+
+
+def test_push_down_spends_its_room_on_what_spares_most():
+    """By hand: eight long ones across the middle of the root, and two short ones of a child."""
+    across = [Box(0.0, y, 8.0, y + 0.1) for y in (0.5, 1.5, 2.5, 3.9, 4.9, 5.5, 6.5, 7.5)]
+    corner = [Box(1.5, y, 2.5, y + 0.1) for y in (0.5, 1.2)]
+    small = [Box(x, y, x + 0.1, y + 0.1) for x in (0, 2.5, 5, 7.9) for y in (0, 2.5, 5, 7.9)]
+    matchers = {}
+    for storage, most in (("mx-cif", 2.0), ("push-down", 1.5), ("push-down", 9.0)):
+        matcher = Matcher(
+            index="pt-quadtree", space="planar", leaf=4, storage=storage, most_copies=most, few=0
+        )
+        matcher.add_subscriptions(
+            Subscription(id=f"s{i}", keywords={f"w{i}"}, region=region)
+            for i, region in enumerate(across + corner + small)
+        )
+        matcher.check_invariants()
+        matchers[storage, most] = matcher
+    words = frozenset(f"w{i}" for i in range(26))
+    for x, y in ((0.05, 0.55), (2.2, 1.25), (5.05, 4.95), (7.95, 7.55), (7.95, 6.55), (1.6, 6.55)):
+        event = Event(id="e", keywords=words, location=Point(x, y))
+        found = [matcher.match_event(event) for matcher in matchers.values()]
+        assert found[0]
+        assert found[0] == found[1] == found[2]
+    once, tight, ample = (structure(matcher)[0] for matcher in matchers.values())
+    assert once.item.size == 26
+    root = slice(once.start[quadtree.ROOT], once.start[quadtree.ROOT + 1])
+    assert once.item[root].size == 8, "what crosses the middle stays at the root"
+    assert tight.item.size <= 39
+    assert ample.start[quadtree.ROOT] == ample.start[quadtree.ROOT + 1], "all was handed down"
+    assert ample.child.tolist() == once.child.tolist()
+    assert tight.item.size < ample.item.size
+    reads = [_read(cells) for cells in (once, tight, ample)]
+    assert reads[0] > reads[1] > reads[2], "a message reads less for each copy that is kept"
+
+
+def _read(cells: Any) -> int:
+    """Items that messages at a lattice of points find in the lists of their cells."""
+    return sum(
+        int(cells.start[node + 1] - cells.start[node])
+        for x in np.arange(0.05, 8, 0.5) for y in np.arange(0.05, 8, 0.5)
+        for node in range(1, cells.child.size)
+        if cells.cell[node, 0] <= x < cells.cell[node, 2]
+        and cells.cell[node, 1] <= y < cells.cell[node, 3]
+    )  # fmt: skip
 
 
 # --- the order of words -----------------------------------------------------------------------

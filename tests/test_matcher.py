@@ -429,7 +429,7 @@ def test_boxes_of_one_matcher_do_not_wait_for_those_of_another() -> None:
         )
     with one.index._making, ThreadPoolExecutor(1) as pool:
         found = pool.submit(other.match_event, Event(id="e", location=Box(3.5, 0, 3.6, 1)))
-        assert found.result(timeout=60) == ["s3"]
+        assert found.result(timeout=240) == ["s3"]
 
 
 def test_memory_is_told_by_part(matcher) -> None:
@@ -1169,7 +1169,7 @@ def test_who_prepares_a_change_holds_off_writers_and_no_readers() -> None:
             assert not entered.wait(0.05)
         with lock.alone():
             assert not entered.is_set()
-    writer.join(10)
+    writer.join(240)
     assert entered.is_set()
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from nearcast import Box, Event, Matcher, Point, Subscription
 from nearcast.errors import ValidationError
 from nearcast.index import registry
 from nearcast.index.base import EventIndex, SubscriptionIndex, new_counters
@@ -16,12 +17,15 @@ from nearcast.index.mo_tree import MOTree, kernels
 from nearcast.index.mo_tree.attributes import Sample, best_attributes, moved
 from nearcast.index.mo_tree.cells import bucket_number, overlapping_cells
 from nearcast.index.mo_tree.optimiser import (
+    Densities,
     cell_counts,
     cell_widths,
     coefficients,
     fewest_stabs,
+    fitted_widths,
     most_stabs,
 )
+from nearcast.index.mo_tree.partitions import levels_of, reached
 from nearcast.index.scan import Scan
 
 INF = np.inf
@@ -81,6 +85,145 @@ def test_a_bound_that_cannot_be_kept_is_refused():
     assert fewest_stabs(4) == 5
     with pytest.raises(ValidationError, match=r"eta: 4\.9 .* at least 5"):
         cell_widths(4, 4.9)
+
+
+def _held(levels, widths, densities):
+    """(γ, ρ) by definition: every interval against every cell, every value in every cell."""
+    caught = stabbed = 0
+    for i, width in enumerate(widths, start=1):
+        count = levels - i + 1
+        step = (1 - width) / (count - 1) if count > 1 else 0.0
+        cells = [(step * j, step * j + width + 1e-12) for j in range(count)]
+        for low, high in zip(densities.low, densities.high, strict=True):
+            meant = (i - 1) / levels < high - low <= i / levels or (i == 1 and low == high)
+            caught += meant and any(a <= low and high <= b for a, b in cells)
+        stabbed += sum(a - 1e-12 <= v <= b for v in densities.value for a, b in cells)
+    return caught / densities.low.size, stabbed / densities.value.size
+
+
+def _skewed(seed, n=300):
+    """Narrow intervals near 0, wide ones elsewhere; values near 0."""
+    rng = np.random.default_rng(seed)
+    low = rng.beta(1, 4, n)
+    high = low + (1 - low) * rng.beta(1, 3, n)
+    return Densities(low, high, rng.beta(1, 5, n))
+
+
+def test_sums_over_a_sample_are_those_of_the_definition():
+    for seed in range(3):
+        some = _skewed(seed)
+        for widths in (cell_widths(4, 6), cell_widths(4), [0.3, 0.6, 0.8, 1]):
+            widths = [float(w) for w in widths]
+            gamma = sum(some.caught(4, i, w) for i, w in enumerate(widths, 1))
+            rho = sum(some.stabbed(5 - i, w) for i, w in enumerate(widths, 1))
+            assert (gamma, rho) == pytest.approx(_held(4, widths, some))
+
+
+@pytest.mark.parametrize("eta", [3.4, 3.8, 4.2])
+def test_measured_widths_are_the_best_within_the_bound(eta):
+    for seed in range(3):
+        some = _skewed(seed)
+        widths = fitted_widths(3, eta, some)
+        gamma, rho = _held(3, widths, some)
+        tried = [
+            (_held(3, (a, b, 1.0), some), (a, b))
+            for a in np.linspace(1 / 3, 5 / 9, 12)
+            for b in np.linspace(2 / 3, 5 / 6, 12)
+        ]
+        within = [g for (g, r), _ in tried if r <= eta]
+        if not within:
+            assert rho <= min(r for (_, r), _ in tried) + 0.02
+            continue
+        assert rho <= eta + 1e-6
+        assert gamma >= max(within) - 0.01
+        assert 1 / 3 <= widths[0] <= 5 / 9
+        assert 2 / 3 <= widths[1] <= 5 / 6
+        assert widths[2] == 1
+
+
+def test_uniform_densities_are_the_special_case():
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.random((4000, 2)), axis=1)
+    some = Densities(ends[:, 0], ends[:, 1], rng.random(4000))
+    widths = fitted_widths(4, 6, some)
+    ours, exact = _held(4, widths, some), _held(4, [float(w) for w in cell_widths(4, 6)], some)
+    assert ours[1] <= 6 + 1e-6
+    assert ours[0] >= exact[0] - 0.005
+    assert sum(c * w for c, w in zip(cell_counts(4), widths, strict=True)) == pytest.approx(6, 0.02)
+
+
+def test_a_bound_is_kept_for_the_values_that_come():
+    """Values in the middle stab more cells than uniform ones: uniform widths break the bound."""
+    low = np.linspace(0, 0.7, 200)
+    uniform = [float(w) for w in cell_widths(4, 6)]
+    middle = Densities(low, low + 0.2, np.linspace(0.2, 0.8, 50))
+    assert _held(4, fitted_widths(4, 6, middle), middle)[1] <= 6 < _held(4, uniform, middle)[1]
+    aside = Densities(low, low + 0.2, np.linspace(0, 0.3, 50))
+    assert _held(4, fitted_widths(4, 6, aside), aside)[0] == 1 > _held(4, uniform, aside)[0]
+
+
+def test_selective_attributes_get_more_cells():
+    rng = np.random.default_rng(1)
+    low = rng.random(500) * 0.98
+    narrow = Densities(low, low + 0.02, np.empty(0))
+    wide = Densities(low * 0.05, 0.9 + 0.1 * low, np.empty(0))
+    found = levels_of([(narrow, 1.0), (wide, 1.0), (narrow, 0.2), None], 4, 10)
+    levels = [each for each, _ in found]
+    assert levels[0] >= levels[2] > 4 > levels[1] == levels[3] == 1
+    assert np.prod([n * (n + 1) // 2 for n in levels]) <= 10**4
+    assert np.prod([d + 1 for _, d in found]) <= 11**4 * 2**2  # uncut layers have a null cell
+    assert reached(8, narrow, 1.0) < reached(4, narrow, 1.0) < reached(1, narrow, 1.0) == 1.0
+
+
+def test_layers_of_one_tree_have_cells_of_their_own():
+    rng = np.random.default_rng(2)
+    world = World(columns=5, height=3, cells_by="selectivity")
+    world.subscribe(*[
+        {0: (x, x + 1), 1: (y, y + 1), 2: (z, z + 0.9)}
+        for x, y, z in zip(rng.random(300) * 99, rng.random(300) * 99, rng.random(300) / 10,
+                           strict=True)
+    ])  # fmt: skip
+    sizes = {a.column: p.cells.size for a, p in
+             zip(world.tree.attributes, world.tree.partitions, strict=True)}  # fmt: skip
+    assert sizes[0] > sizes[2]
+    events = [{0: rng.random() * 100, 1: rng.random() * 100, 2: rng.random()} for _ in range(50)]
+    world.publish(*events)
+    world.check([*events, {}], [{0: (10, 90), 1: (0, 60)}, {}])
+    assert "digraph" in world.tree.to_dot()
+
+
+def test_fixed_attributes_are_cut_by_what_is_measured():
+    rng = np.random.default_rng(3)
+    fixed = [(2, 0.0, 1.0), (3, 0.0, 1.0)]
+    world = World(columns=4, attributes=fixed, eta=5.5, densities="measured")
+    before = [p.cells.high.tolist() for p in world.tree.partitions]
+    for _ in range(100):
+        low = rng.beta(1, 6, 2)
+        world.subscribe({2: (low[0], low[0] + 0.2 * (1 - low[0])), 3: (low[1], 1.0)})
+        world.publish({2: rng.beta(1, 9), 3: rng.random()})
+    assert [(a.column, a.low, a.high) for a in world.tree.attributes] == fixed
+    assert [p.cells.high.tolist() for p in world.tree.partitions] != before
+    world.check([{2: 0.1, 3: 0.5}, {3: 1.0}, {}], [{2: (0, 0.1)}, {}])
+
+
+def test_attributes_by_name():
+    clause = Subscription(id="s1", where="price < 10 AND size >= 3", region=Box(0, 0, 4, 4))
+    for given in (
+        [("@x", 0, 9), {"name": "price", "low": 0, "high": 100}, ("size", 0, 9)],
+        (("price", 0.0, 100.0),),
+    ):
+        matcher = Matcher("mo-tree", "planar", attributes=given)
+        matcher.add_subscriptions([clause])
+        assert [matcher.schema.columns[a.column][0] for a in matcher.index.attributes] == [
+            matcher.schema.columns[0][0],
+            "price",
+            "size",
+        ] or len(given) == 1
+        event = Event(id="e1", attributes={"price": 5, "size": 4}, location=Point(1, 1))
+        assert matcher.match_event(event) == ["s1"]
+    for bad in (("price", 1, 0), ("price",), {"name": "price"}, ("price", "a", "b"), "price"):
+        with pytest.raises(ValidationError, match="attributes"):
+            Matcher("mo-tree", attributes=[bad])
 
 
 FIG_2 = overlapping_cells([7, 3, 1], [Fraction(1, 4), Fraction(1, 2), Fraction(1)])
@@ -302,6 +445,9 @@ OPTIONS = [
     {"height": 2, "levels": 2, "disjoint_cells": 3, "eta": 2.1},
     {"height": 3, "levels": 7, "disjoint_cells": 61},
     {"height": 6, "levels": 4, "eta": 6},
+    {"height": 4, "levels": 4, "eta": 5.5, "densities": "measured"},
+    {"height": 5, "cells_by": "selectivity"},
+    {"height": 4, "levels": 3, "eta": 4, "densities": "measured", "cells_by": "selectivity"},
 ]
 
 
@@ -732,6 +878,8 @@ def test_a_growing_index_learns():
         ({"attributes": [(10**12, 0.0, 1.0)]}, "attributes: "),
         ({"attributes": "abc"}, "attributes: 'a'"),
         ({"levels": 7}, "height: 6 .* fewer"),
+        ({"densities": "gauss"}, "densities: 'gauss' .* give 'uniform' or 'measured'"),
+        ({"cells_by": None}, "cells_by: None .* give 'even' or 'selectivity'"),
     ],
 )
 def test_options_out_of_range(options, message):

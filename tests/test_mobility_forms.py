@@ -25,6 +25,7 @@ from nearcast.mobility.situation import Obstacles
 from nearcast.mobility.tracker import Tracker
 from nearcast.model.placing import Facing, placed
 from tests.moving import lifted, near, situation
+from tests.strategies import OUTLINES
 
 LANE = Polygon([(-60, -50), (60, -50), (60, 2500), (-60, 2500)])
 HOOK = Polygon([(0, 0), (3000, 0), (3000, 200), (200, 200), (200, 1500), (0, 1500)])
@@ -268,3 +269,12 @@ def test_a_heading_is_kept_until_another_is_said():
     matcher.add_events([Event(id="e", location=Point(1000, 0))])
     messages = tracker.moved("ann", Point(0, 0), 2)
     assert [m.event_id for m in messages if hasattr(m, "event_id")] == ["e"]
+
+
+def test_a_sliver_has_a_bar_though_no_circle_is_found_round_it():
+    """Cutting this outline leaves one whose smallest circle comes back empty (GEOS 3.13)."""
+    rings = [[((x + 0.017) * 997.3, (y + 1.017) * 997.3) for x, y in ring] for ring in OUTLINES[9]]
+    form = form_of(Polygon(rings[0], rings[1:]))
+    for x, y in rings[0]:
+        gaps = [geometry.segment_distance(x, y, *bar[:4]) - bar[4] for bar in form.bars.tolist()]
+        assert min(gaps) <= 0

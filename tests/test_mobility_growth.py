@@ -9,6 +9,7 @@ Eq. 8 with A = (1 − cos θ)/2 and D = d/(10 r) (idGM); it stops at the first b
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from nearcast.mobility.grid import Grid, lattice_of
 from nearcast.mobility.methods import METHODS
 from nearcast.mobility.plane import Plane
 from nearcast.mobility.situation import rates_on
+from nearcast.mobility.statistics import TURNS
 from nearcast.model.geometry import Around, Box, Point
 from nearcast.model.subscriptions import Subscription
 from tests.moving import looker, situation
@@ -276,7 +278,7 @@ TURNED = np.array([0.9, 0.2, -0.7])
 WEIGHT = np.array([0.5, 0.3, 0.2])
 
 
-def messages_a_second(size, eccentricity, speed, arrivals, deliveries) -> float:
+def messages_a_second(size, eccentricity, speed, arrivals, deliveries, rim=0.0) -> float:
     """By renewal: the messages that deliver nothing of one region, by how long it lasts.
 
     A region that is left after T lasts until T or until something happens, at the rate
@@ -285,7 +287,7 @@ def messages_a_second(size, eccentricity, speed, arrivals, deliveries) -> float:
     """
     cost = length = 0.0
     for cosine, weight in zip(TURNED, WEIGHT, strict=True):
-        stay = size / (1 - eccentricity * cosine) / speed
+        stay = max(size / (1 - eccentricity * cosine) - rim, rim) / speed
         left = np.exp(-(arrivals + deliveries) * np.linspace(0.0, stay, 20_001))
         lasting = float(np.mean((left[1:] + left[:-1]) / 2) * stay)
         cost += weight * (float(left[-1]) + arrivals * lasting)
@@ -301,6 +303,31 @@ def messages_a_second(size, eccentricity, speed, arrivals, deliveries) -> float:
 def test_messages_that_deliver_nothing(given):
     found = kernels.extra_rate(*given, TURNED, WEIGHT)
     assert found == pytest.approx(messages_a_second(*given), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [5.0, 40.0, 300.0])
+def test_cells_end_half_a_cell_earlier_but_hold_the_first(size):
+    given = size, 0.9, 10.0, 0.02, 0.01
+    found = kernels.extra_rate(*given, TURNED, WEIGHT, 25.0)
+    assert found == pytest.approx(messages_a_second(*given, 25.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("density", [0.03, 0.07, 0.15, 0.3, 0.6])
+def test_whoever_goes_straight_ahead_has_room_there(density):
+    """At 10 m/s among `density` events a second within reach: five seconds are worth a report.
+
+    Ellipses are so slim there that their size is less than a cell; a region of the first cell
+    alone would be left in a second.
+    """
+    straight = np.full(TURNS.size, 0.05 / (TURNS.size - 1))
+    straight[0] = 0.95
+    made = METHODS["disc"](
+        situation("planar", 0.0, 0.0, 500.0, speed=10.0, density=density / (math.pi * 500**2),
+                  heading=90.0, turns=straight),
+        looker("planar", []),
+    )  # fmt: skip
+    held = [made.shape.contains(float(x), 0.0) for x in range(0, 51)]
+    assert all(held)
 
 
 def test_who_stands_still_costs_what_arrives():
@@ -327,3 +354,93 @@ def test_the_best_shape_is_the_best_of_all_that_are_tried(density, deliveries):
     best = min(costs, key=costs.__getitem__)
     assert (e, size) == pytest.approx(best)
     assert cost == pytest.approx(costs[best], rel=1e-3)
+
+
+class Printed(NamedTuple):
+    """Algorithm 1 and Eqs 6 to 10 to the letter; `alpha` None stands for iGM."""
+
+    speed: float
+    turnover: float
+    alpha: float | None
+    heading: float
+    obstacles: tuple[Obstacle, ...]
+
+    def score(self, cell: Cell) -> float:
+        d = gap(cell, *HERE)
+        if self.alpha is None:
+            return d
+        to = ((cell[0] + 0.5) * SIDE - HERE[0], (cell[1] + 0.5) * SIDE - HERE[1])
+        angle = math.radians(self.heading)
+        cosine = (to[0] * math.sin(angle) + to[1] * math.cos(angle)) / math.hypot(*to)
+        return self.alpha * cosine + (1 - self.alpha) * d / math.hypot(60_000, 60_000)
+
+    def grown(self) -> tuple[set[Cell], set[Cell]]:
+        held = Counter((int(x // SIDE), int(y // SIDE)) for x, y, _ in self.obstacles)
+        start = (int(HERE[0] // SIDE), int(HERE[1] // SIDE))
+        heap, visited = {start}, {start}
+        region: set[Cell] = set()
+        impact: set[Cell] = set()
+        n_e = 0
+        while heap:
+            cell = min(heap, key=self.score)
+            heap.remove(cell)
+            if any(gap(cell, x, y) <= r for x, y, r in self.obstacles):
+                continue
+            fresh = [near for near in beside(cell) if near not in visited]
+            top = [min(heap, key=self.score)] if heap else []
+            d = min((gap(near, *HERE) for near in [*top, *fresh]), default=math.inf)
+            more = {near for near in around(cell) if apart(cell, near) <= RADIUS} - impact
+            n_e += sum(held[near] for near in more)
+            if n_e and self.turnover * n_e * d / self.speed > 1:
+                continue
+            region.add(cell)
+            impact |= more
+            heap.update(fresh)
+            visited.update(fresh)
+        return region, impact
+
+
+@pytest.mark.parametrize("alpha", [None, 0.5])
+@pytest.mark.parametrize("turnover", [0.004, 0.02])
+def test_the_printed_algorithm_is_followed_to_the_letter(alpha: float | None, turnover: float):
+    # A ring of events that reach less far than the radius, so that some lie in the impact region.
+    ring = tuple(
+        (HERE[0] + 900 * math.cos(k) + 3, HERE[1] + 900 * math.sin(k) + 7, 333.0) for k in range(63)
+    )
+    twin = Printed(2.0, turnover, alpha, 40.0, ring)
+    made = METHODS["igm:printed" if alpha is None else "idgm:printed"](
+        situation("planar", *HERE, RADIUS, speed=2.0, turnover=turnover, heading=40.0,
+                  lattice=LATTICE, alpha=alpha or 0.5),
+        looker("planar", list(ring)),
+    )  # fmt: skip
+    middle = int(HERE[0] // SIDE)
+    cells = [
+        (i, j) for i in range(middle - 30, middle + 30) for j in range(middle - 30, middle + 30)
+    ]
+    region, impact = twin.grown()
+    assert 3 < len(region) < 200
+    spots = [(cell, ((cell[0] + 0.5) * SIDE, (cell[1] + 0.5) * SIDE)) for cell in cells]
+    assert {cell for cell, spot in spots if made.shape.contains(*spot)} == region
+    assert {cell for cell, spot in spots if made.impact.covers(*spot)} >= impact
+
+
+def test_what_the_repairs_of_eq_8_bring():
+    """As printed cells behind come first; nobody in reach, so it grows to its cap."""
+    far = [(35_000.0, 35_000.0, 430.0)]
+    made = {
+        name: METHODS[name](
+            situation("planar", *HERE, RADIUS, speed=2.0, density=1e-8, turnover=0.01, heading=90.0,
+                      lattice=LATTICE, alpha=0.9),
+            looker("planar", far),
+        )
+        for name in ("idgm", "idgm:printed")
+    }  # fmt: skip
+    x, y = HERE
+    ahead, behind = (x + 3000, y), (x - 3000, y)
+    assert made["idgm:printed"].shape.contains(*behind)
+    reach = {
+        name: [sum(found.shape.contains(x + way * 100 * k, y) for k in range(1, 250))
+               for way in (1, -1)] for name, found in made.items()
+    }  # fmt: skip
+    assert reach["idgm"][0] > reach["idgm"][1]
+    assert reach["idgm:printed"][0] <= reach["idgm:printed"][1], (ahead, reach)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nearcast.mobility.impact_region import CellImpact
+from nearcast.mobility.impact_index.regions import Regions
 from nearcast.mobility.methods import METHODS
 from nearcast.mobility.safe_region import Ball, Cells, SafeRegion
 from nearcast.mobility.scene import plane_scene
@@ -47,9 +48,12 @@ def test_an_anywhere_region_is_noticed():
 
 
 def test_an_impact_region_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    honest = CellImpact.covers
-    half = lambda self, x, y: honest(self, x, y) and int(x) % 2 == 0  # noqa: E731
-    monkeypatch.setattr(CellImpact, "covers", half)
+    honest = Regions.concerned
+
+    def half(self: Regions, slots: Any, x: float, y: float) -> Any:
+        return honest(self, slots, x, y) if int(x) % 2 == 0 else (slots[:0], 0)
+
+    monkeypatch.setattr(Regions, "concerned", half)
     out = simulate(DENSE)
     assert out.missed + out.late > 0
 

@@ -329,7 +329,7 @@ def test_the_demo_takes_the_taxis_through(spark, tmp_path: Path):
 def test_an_unknown_section():
     result = CliRunner().invoke(app, ["demo", "--only", "fireworks"])
     assert result.exit_code == 2
-    assert "live, walk, fences, patterns, pipeline" in result.output
+    assert "live, walk, pipeline, fences, patterns" in result.output
 
 
 def test_fences_watch_the_fixes(finished, tmp_path: Path):

@@ -17,7 +17,7 @@ from nearcast.index.events import EventBatch, EventStore
 from nearcast.index.pivot import Pivot
 from nearcast.index.pivot.clause_tiles.kernels import layout, matching
 from nearcast.index.pivot.clause_tiles.kernels.layout import SHELF
-from nearcast.index.pivot.kernels import ODD, TILE, deeper
+from nearcast.index.pivot.kernels import NOTHING, ODD, TILE, _cost, deeper, selected
 from nearcast.index.pivot.word_lists import kernels as word_kernels
 from nearcast.index.scan import Scan
 from nearcast.jit import kernel
@@ -589,6 +589,64 @@ def test_odd_ones_stand_apart_and_are_found():
     w.remove(0.9)
     w.check()
     assert nodes.used[0] <= w.index._clauses._nodes.used[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("columns", "most"), [(1, 1), (5, 5), (40, 12), (3000, 6)])
+def test_many_are_planned_by_a_sample(monkeypatch, kind, columns, most):
+    """Cut into branches by the splits of a sample: the same rows, found by the same events."""
+    for name, value in {"_ALONE": 600, "_BRANCH": 128, "_EACH": 4}.items():
+        monkeypatch.setattr(f"nearcast.index.pivot.tree.{name}", value)
+    w = World(kind, columns, most, seed=most)
+    w.add(2500)
+    w.add_events(2500)
+    matches = w.check()
+    w.check_subscriptions(8)
+    w.add_each(100)  # they widen the hulls of branches, and find those that are empty
+    w.add(3000)
+    w.remove(0.5)
+    matches += w.check()
+    assert matches > 0
+
+
+@pytest.mark.parametrize(("apart", "odd"), [(200, True), (16, False)])
+def test_a_sample_that_misses_whom_nobody_is_like(monkeypatch, apart, odd):
+    """Rows in a part of which the sample has none: too few for a tile, or a branch."""
+    for name, value in {"_ALONE": 600, "_BRANCH": 256, "_EACH": 8}.items():
+        monkeypatch.setattr(f"nearcast.index.pivot.tree.{name}", value)
+    w = World("even", columns=3, most=1)
+    n = 4000
+    low, attr = w.rng.random(n), np.zeros(n, np.int64)
+    attr[4::apart] = 1  # the sample has every eighth row: 0, 8, …
+    w.add(0, intervals(attr, low, low + 0.2))
+    assert (w.index._clauses._nodes.kid[ODD] != NOTHING) == odd
+    assert w.check(batch=points(w.rng.random((40, 3)), 3)) > 40 * 20
+    w.add_each(0, intervals(np.full(700, 2), w.rng.random(700) * 0.5, [1.0] * 700))
+    assert w.check(batch=points(w.rng.random((30, 3)), 3)) > 30 * 20
+
+
+def test_a_value_is_selected_as_sorting_would_have_it():
+    rng = np.random.default_rng(5)
+    for n in (1, 2, 3, 7, 192, 300):
+        for values in (rng.random(n), rng.integers(0, 3, n) * 1.0, np.arange(n) * -1.0):
+            for q in {0, n // 3, n // 2, n - 1}:
+                assert selected(values.copy(), q) == np.sort(values)[q]
+
+
+def test_a_split_that_cannot_pay_is_left_out_early():
+    """The bound of what a column costs is one: what is left out of account costs as much."""
+    rng = np.random.default_rng(6)
+    for _ in range(300):
+        m = int(rng.integers(2, 200))
+        low, high = ends(rng, m, str(rng.choice(KINDS)))
+        reach, without = float(rng.choice([0.0, 0.3])), float(rng.integers(0, 50))
+        given = low, high, int(rng.integers(2, 9)), reach, without, float(rng.choice([1.0, 40.0]))
+        with np.errstate(all="ignore"):
+            cost, *split = _cost(*given, np.inf)
+            for most in (0.5 * cost, cost, np.nextafter(cost, np.inf), 2.0 * cost):
+                told, *same = _cost(*given, most)
+                assert told == cost or not (told < most or cost < most * (1.0 - 1e-12))
+                assert told != cost or same == split
 
 
 def test_removed_rows_may_be_unknown_or_gone():

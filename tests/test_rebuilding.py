@@ -41,7 +41,7 @@ def test_matches_go_on_while_a_large_addition_is_built(monkeypatch, fails: bool)
 
     def slowly(self: pivot.Pivot, rows: Any, **how: bool) -> pivot.Pivot:
         building.set()
-        assert go_on.wait(30)
+        assert go_on.wait(240)
         if fails:
             raise MemoryError
         return plain(self, rows, **how)
@@ -59,12 +59,12 @@ def test_matches_go_on_while_a_large_addition_is_built(monkeypatch, fails: bool)
 
     writer = threading.Thread(target=add)
     writer.start()
-    assert building.wait(30)
+    assert building.wait(240)
     assert matcher.match_event(wanted) == []  # half-built: not there yet, and nobody waits
     assert matcher.match_event(kept) == ["s70"]
     assert matcher.match_events([wanted, kept])["subscription_id"].to_pylist() == ["s70"]
     go_on.set()
-    writer.join(30)
+    writer.join(240)
     assert bool(refused) == fails
     if not fails:
         assert matcher.match_event(wanted) == ["s7000"]

@@ -105,6 +105,26 @@ def test_room_is_used_again() -> None:
     assert grid.nbytes() < 2 * size
 
 
+@pytest.mark.parametrize("hair", [5e-324, 1e-300, 1e-30])
+@pytest.mark.parametrize("side", [2.0**-20, 1.0, 64.0])
+def test_a_box_that_is_a_hair_wider_than_a_cell_has_wider_cells(side: float, hair: float) -> None:
+    """Rounded, its side is that of the cell, of which it would touch three in a row."""
+    low, high = -hair, side
+    assert high - low == side
+    for box in ((low, 0.0, high, 0.0), (0.0, low, 0.0, high), (low, low, high, high)):
+        width = 2.0 ** (kernels.width_of(*box) - 24)
+        assert width == 2 * side
+        columns = math.floor(box[2] / width) - math.floor(box[0] / width)
+        assert columns <= 1
+        grid = RegionGrid()
+        grid.add(3, 0, [box])
+        assert grid.near(0, [(low, low, low, low)]).tolist() in ([], [3])
+        assert _at(grid, 0, max(box[0], 0.0), max(box[1], 0.0)) == [3]
+        grid.remove(3, 0, [box])
+    assert kernels.width_of(0.0, 0.0, side, side) == kernels.width_of(-side, -side, 0.0, 0.0)
+    assert 2.0 ** (kernels.width_of(-side, 0.0, 0.0, side) - 24) == side
+
+
 @pytest.mark.parametrize("side", [0.0, 1e-12, 1.0, 5.0, 1e6, math.inf])
 def test_cells_are_as_wide_as_their_boxes(side: float) -> None:
     number = kernels.width_of(0.0, 0.0, side, side / 2)

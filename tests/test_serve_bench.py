@@ -12,8 +12,10 @@ from nearcast.bench.experiments.base import settle
 from nearcast.bench.load.posts import _LATER, _answer
 from nearcast.bench.load.sockets import Sockets
 from nearcast.bench.runner import measure_all
+from nearcast.bench.serving.served import Served
 from nearcast.bench.serving.tiles import Tiles, pairs
 from nearcast.errors import BenchError
+from tests.kafkas import jars
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what the server costs")
@@ -26,6 +28,41 @@ def test_a_server_is_measured_and_judged():
     claims = experiment.claims(found)
     assert {claim.met for claim in claims} == {None}
     assert sum("CPU-µs" in claim.unit for claim in claims) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what the server costs")
+@pytest.mark.needs("postgres")
+def test_a_server_on_postgresql_is_measured_the_same():
+    experiment = experiments.experiment("serve")
+    said = {"parts": "post", "events": "60", "store": "postgresql"}
+    try:
+        found = list(measure_all(experiment.trials(settle(experiment, said, quick=True)), 1))
+    finally:
+        Served.kind = "sqlite"
+    assert all(m.agreement.exact for m in found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what the server costs")
+@pytest.mark.needs("mvn", "java")
+def test_topics_of_kafka_are_measured_where_they_are_asked_for():
+    experiment = experiments.experiment("serve")
+    assert serve.KAFKA not in settle(experiment, {}).texts("parts")
+    said = {"parts": "kafka", "events": "60", "sinks": "3", "jars": str(jars())}
+    (found,) = measure_all(experiment.trials(settle(experiment, said, quick=True)), 1)
+    assert found.agreement.exact
+    assert {claim.met for claim in experiment.claims([found])} == {None}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc what the server costs")
+def test_webhooks_are_measured_and_one_that_is_dead():
+    experiment = experiments.experiment("serve")
+    said = {"parts": "webhooks,dead", "events": "40", "told": "100", "hooked": "1"}
+    found = list(measure_all(experiment.trials(settle(experiment, said, quick=True)), 1))
+    assert {m.operation for m in found} == {serve.WEBHOOKS, serve.DEAD}
+    assert all(m.agreement.exact for m in found)
+    claims = experiment.claims(found)
+    assert {claim.met for claim in claims} == {None}
+    assert sum(claim.unit == "×" for claim in claims) == 2
 
 
 def test_every_event_has_as_many_notifications_as_is_said():

@@ -13,11 +13,15 @@ import pytest
 from nearcast import Around, Box, Broker, Circle, Composite, Event, Point, Polygon, Subscription
 from nearcast.broker.memory import MemoryStore
 from nearcast.errors import StoreError, UnknownIdError, ValidationError
+from nearcast.storage import retention as retention_module
+from nearcast.storage import snapshot as snapshot_module
+from nearcast.storage import statements as sql
+from nearcast.storage.keys import Keys
 from nearcast.storage.opening import open_store
-from nearcast.storage.sqlite import Database, Keys, Retention, SqliteStore
-from nearcast.storage.sqlite import retention as retention_module
-from nearcast.storage.sqlite import snapshot as snapshot_module
-from nearcast.storage.sqlite.schema import APPLICATION, STEPS, VERSION
+from nearcast.storage.retention import Retention
+from nearcast.storage.schema import STEPS, VERSION, Step
+from nearcast.storage.sqlite import Database, SqliteStore
+from nearcast.storage.sqlite.migration import APPLICATION
 from nearcast.storage.urls import parse_url
 
 S = 1_000_000
@@ -149,7 +153,7 @@ def test_tenants_do_not_see_each_other(tmp_path: Path):
 def test_a_file_of_version_one_becomes_one_of_today(tmp_path: Path):
     file = tmp_path / "old.db"
     connection = apsw.Connection(str(file))
-    connection.execute(STEPS[0])
+    connection.execute(STEPS[0].tables)
     connection.pragma("application_id", APPLICATION)
     connection.pragma("user_version", 1)
     connection.execute(
@@ -182,9 +186,9 @@ def test_a_migration_that_breaks_off_leaves_the_old_file(
 ):
     file = tmp_path / "x.db"
     Broker.open(file).close()
-    more = (*STEPS, "CREATE TABLE new (x); CREATE TABLE keys (x)")
-    monkeypatch.setattr("nearcast.storage.sqlite.schema.STEPS", more)
-    monkeypatch.setattr("nearcast.storage.sqlite.schema.VERSION", len(more))
+    more = (*STEPS, Step("CREATE TABLE new (x); CREATE TABLE keys (x)"))
+    monkeypatch.setattr("nearcast.storage.schema.STEPS", more)
+    monkeypatch.setattr("nearcast.storage.schema.VERSION", len(more))
     with pytest.raises(StoreError, match="already exists"):
         Broker.open(file)
     monkeypatch.undo()
@@ -400,6 +404,8 @@ def test_a_backup_is_a_store(tmp_path: Path):
         broker.publish(Event("e2"))
         with pytest.raises(StoreError, match="exists already"):
             broker._outlet._store.database.backup(tmp_path / "copy.db")  # type: ignore[attr-defined]
+        with pytest.raises(StoreError, match="there is no folder"):
+            broker._outlet._store.database.backup(tmp_path / "none/copy.db")  # type: ignore[attr-defined]
     with Broker.open(tmp_path / "copy.db") as broker:
         assert [told.event.id for told in broker.notifications("ann").notifications] == ["e1"]
     assert not list(tmp_path.glob(".copy*"))
@@ -448,3 +454,45 @@ def test_the_command_copies_a_store(tmp_path: Path, capsys: pytest.CaptureFixtur
     for bad in ("memory:", str(tmp_path / "nothing.db")):
         assert CliRunner().invoke(app, ["backup", "--store", bad, "z.db"]).exit_code != 0
     assert not (tmp_path / "nothing.db").exists()
+
+
+@pytest.mark.usefixtures("eager")
+def test_changes_are_forgotten_with_the_log_of_their_time(tmp_path: Path):
+    with kept(tmp_path / "x.db", age_s=3600) as broker:
+        broker.subscribe(wish(0, where="price < 5"))
+        broker.subscribe(wish(1))
+        broker.publish(Event("e", end=0, expires=1))
+        broker.subscribe(wish(0, where="price < 7"))
+        broker.unsubscribe("s1")
+        assert len(broker.changes().altered) == 4
+        for i in range(1, 40):
+            broker.publish(Event(f"e{i}", end=i * 600 * S, expires=i * 600 * S + 1))
+        (left,) = broker.changes().altered
+        assert left.subscription == wish(0, where="price < 7")
+        assert broker.changes().forgotten >= 2
+    with kept(tmp_path / "x.db", age_s=3600) as broker:
+        assert broker.changes().forgotten >= 2
+        assert broker.changes().last >= broker.changes().forgotten
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 15, 16, 17, 20, 37, 64])
+def test_rows_that_go_in_together_are_as_one_by_one(tmp_path: Path, count: int) -> None:
+    """Those of a key that comes again, too: the last one counts."""
+    database = Database(tmp_path / "some.db")
+    rows = [(1, f"name{i % 7}", f"value{i}") for i in range(count)]
+    database.stage_all(sql.SET_FACT, rows)
+    database.flush()
+    kept = {name: value for _, name, value in rows}
+    found: dict[str, str] = dict(database.rows("SELECT name, value FROM facts WHERE tenant = 1"))
+    assert found == kept
+    database.close()
+
+
+def test_a_row_that_cannot_be_written_undoes_those_beside_it(tmp_path: Path) -> None:
+    database = Database(tmp_path / "some.db")
+    entries = [(1, i, "event", None, "{}") for i in [*range(20), 3]]
+    database.stage_all(sql.ADD_ENTRY, entries)
+    with pytest.raises(apsw.ConstraintError):
+        database.flush()
+    assert database.value("SELECT count(*) FROM log") == 0
+    database.close()

@@ -532,7 +532,7 @@ class TestLock:
             late.start()
             assert not entered.wait(0.05)
             assert left
-        late.join(10)
+        late.join(240)
         assert entered.is_set()
         assert not left
 
@@ -546,7 +546,7 @@ class TestLock:
             with lock.read():
                 left.append(1)  # somebody changes something again
                 inside.release()
-                leave.wait(10)
+                leave.wait(240)
 
         left.clear()
         with lock.read():
@@ -555,8 +555,8 @@ class TestLock:
             for each in both:
                 each.start()
             assert not inside.acquire(timeout=0.05)
-        assert inside.acquire(timeout=5)
-        assert inside.acquire(timeout=5)
+        assert inside.acquire(timeout=240)
+        assert inside.acquire(timeout=240)
         leave.set()
         for each in both:
             each.join()
@@ -583,7 +583,7 @@ class TestLock:
             for each in threads:
                 each.start()
         for each in threads:
-            each.join(10)
+            each.join(240)
         assert errors == [MemoryError] * 2
 
 

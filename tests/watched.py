@@ -34,7 +34,7 @@ class Watched:
 
     def http(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, verify=False)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=240, verify=False)
 
     def _status(self, name: str) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -75,7 +75,7 @@ def watched(folder: Path, *prefix: str, first: str = "", **settings: Any) -> Ite
         (key,) = make_keys(store, {"role": "admin"})
         (folder / "key").write_text(key)
     key = (folder / "key").read_text()
-    given = {"log_format": "json"} | settings
+    given = {"log_format": "json", "queue_s": 600} | settings
     environment = {f"NEARCAST_{name.upper()}": str(value) for name, value in given.items()}
     command = [
         *prefix,
