@@ -15,7 +15,7 @@ SOURCES := src tests
 
 # Tests of compiled code: they run a second time as plain Python, which coverage can see into.
 KERNEL_TESTS := $(wildcard $(addprefix tests/test_,conformance*.py matcher*.py kernels*.py index*.py))
-SOAK_TESTS   := $(addprefix tests/test_,faults.py server_faults.py server_kills.py server_simulated.py server_fuzz.py)
+SOAK_TESTS   := $(addprefix tests/test_,faults.py server_faults.py server_kills.py server_simulated.py server_fuzz.py spark_stream_kills.py spark_state_kills.py)
 KERNEL_CODE  := $(addprefix --cov=nearcast.,kernels index matcher)
 
 # `--group` needs pip 25.1, and the pip that comes with Python may be older.
@@ -79,7 +79,7 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing nearcast and its tools into $(VENV) …"
-	@$(INSTALL) -c constraints.txt -e '.[spark,text,server,client,bench]' --group dev
+	@$(INSTALL) -c constraints.txt -e '.[spark,text,server,client,bench,kafka,postgres,mqtt]' --group dev
 	@touch $(CORE) $@
 
 # The first interpreter that answers and fits wins. The newest that fits is the newest for

@@ -22,6 +22,7 @@ from nearcast.errors import NearcastError
 if TYPE_CHECKING:
     from nearcast.bootstrap import Broker
     from nearcast.broker.replies import Notification, Reply
+    from nearcast.broker.reporter import Reporter, SafeRectangle
     from nearcast.cpsl.composite import Composite
     from nearcast.matcher import Matcher
     from nearcast.mobility.mover import Mover
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nearcast.model.geometry import Around, Box, Circle, Point, Polygon
     from nearcast.model.moves import Move
     from nearcast.model.subscriptions import Subscription
+    from nearcast.model.terms import QuietHours, Terms
 
 __version__ = "0.1.0"
 
@@ -49,9 +51,13 @@ __all__ = [
     "Notification",
     "Point",
     "Polygon",
+    "QuietHours",
     "Reply",
+    "Reporter",
+    "SafeRectangle",
     "SafeRegion",
     "Subscription",
+    "Terms",
     "__version__",
 ]
 
@@ -70,9 +76,13 @@ _LAZY = {
     "Notification": "nearcast.broker.replies",
     "Point": "nearcast.model.geometry",
     "Polygon": "nearcast.model.geometry",
+    "QuietHours": "nearcast.model.terms",
     "Reply": "nearcast.broker.replies",
+    "Reporter": "nearcast.broker.reporter",
+    "SafeRectangle": "nearcast.broker.reporter",
     "SafeRegion": "nearcast.mobility.safe_region",
     "Subscription": "nearcast.model.subscriptions",
+    "Terms": "nearcast.model.terms",
 }
 
 

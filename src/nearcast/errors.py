@@ -14,6 +14,7 @@
     ├── CapacityError        a bound (memory, queue) that would be exceeded
     ├── SchemaError          schemas that do not fit together
     ├── DatasetError         data that cannot be read
+    │   └── RowError         one row of a file that cannot be taken, or written
     ├── BenchError           a measurement that cannot be trusted, and so is refused
     ├── SparkError           Spark cannot be started, or not be used in this way
     ├── SavedError           a saved matcher that cannot be written or read
@@ -45,6 +46,7 @@ __all__ = [
     "MissingExtraError",
     "NearcastError",
     "PatternError",
+    "RowError",
     "SavedError",
     "SchemaError",
     "ServerError",
@@ -232,6 +234,19 @@ class SchemaError(NearcastError):
 
 class DatasetError(NearcastError):
     """Data that cannot be read or made."""
+
+
+class RowError(DatasetError):
+    """One row of a file that cannot be taken, or cannot be written; rows count from 1."""
+
+    def __init__(self, file: str, row: int, cause: NearcastError, remedy: str) -> None:
+        self.file = file
+        self.row = row
+        self.cause = cause
+        self.field = getattr(cause, "field", None)
+        self.value = getattr(cause, "value", None)
+        self.remedy = remedy
+        super().__init__(f"{file}: row {row:,}: {cause}\n{remedy}")
 
 
 class BenchError(NearcastError):
