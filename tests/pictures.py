@@ -154,6 +154,7 @@ def publish(page: Page) -> None:
 def patterns(page: Page) -> None:
     """A pattern's graph while taxis light it up."""
     tab(page, "Patterns")
+    page.locator("near-patterns near-editor").wait_for()
     page.evaluate(_PATTERN)
     page.locator("near-patterns rect").first.wait_for()
     with suppress(AssertionError):

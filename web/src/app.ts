@@ -99,7 +99,9 @@ export class NearApp extends LitElement implements Desk {
       this.scenery.chart.on("movestart", () => (this.hovered = null));
       this.scenery.chart.on("moveend", () => this.note());
     } catch (error) {
-      this.noMap = String(error instanceof Error ? error.message : error).slice(0, 200);
+      const said = String(error instanceof Error ? error.message : error);
+      // MapLibre's own words end in links for developers.
+      this.noMap = /webgl/i.test(said) ? "this browser has no WebGL 2" : said.slice(0, 200);
     }
     if (this.start.follow) this.city.follow(this.start.follow), this.open("follow");
     if (this.start.moment !== null) await this.time.begin(this.start.moment);
@@ -249,7 +251,7 @@ export class NearApp extends LitElement implements Desk {
     const { city } = this;
     const skew = Math.abs(city.skew) >= SKEWED_S;
     return html`
-      ${this.noMap ? html`<div class="notice" data-testid="no-map">There is no map: this browser has no WebGL 2 (${this.noMap}). Everything else works: see the lists.</div>` : nothing}
+      ${this.noMap ? html`<div class="notice" data-testid="no-map">There is no map: ${this.noMap}. Everything else works: see the lists.</div>` : nothing}
       ${this.lost ? html`<div class="notice" data-testid="lost">The graphics card has let go of the map; it comes back by itself.</div>` : nothing}
       ${city.stale ? html`<div class="notice" data-testid="stale">This page is older than the server.<button @click=${() => location.reload()}>Load it again</button></div>` : nothing}
       ${this.time && !this.time.live ? html`<div class="notice plain" data-testid="replaying">A replay of what was published; people's places are not in the log.<button @click=${() => this.time.goLive()}>Back to live</button></div>` : nothing}
