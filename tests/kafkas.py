@@ -22,6 +22,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -79,12 +80,10 @@ class Kafka(Node):
             }
         )  # fmt: skip
         found: list[Message] = []
+        until = time.monotonic() + 240
         try:
-            about = consumer.list_topics(topic, timeout=60).topics[topic]
-            assert about.error is None, about.error
-            open_ = {*about.partitions}
+            open_ = self._partitions(consumer, topic, until)
             consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in open_])
-            until = time.monotonic() + 120
             while open_:
                 assert time.monotonic() < until, "the topic has no end"
                 for message in consumer.consume(1000, 1.0):
@@ -96,6 +95,19 @@ class Kafka(Node):
         finally:
             consumer.close()
         return sorted(found, key=lambda each: (each.partition(), each.offset()))
+
+    def _partitions(self, consumer: Consumer, topic: str, until: float) -> set[int]:
+        """Those of a topic. A node that has just started answers before it knows its topics."""
+        while True:
+            try:
+                about = consumer.list_topics(topic, timeout=60).topics[topic]
+                if about.error is None and about.partitions:
+                    return {*about.partitions}
+                said = about.error
+            except KafkaException as error:
+                said = error.args[0]
+            assert time.monotonic() < until, said
+            time.sleep(0.1)
 
 
 def _main() -> None:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -15,11 +16,12 @@ import pytest
 from httpx2 import Client as Asks
 from httpx2 import HTTPError
 
-from nearcast.errors import ValidationError
+from nearcast.errors import NearcastError, ValidationError
 from nearcast.server.core import Answer
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings, describe, gather
 from nearcast.server.sinks import engine
+from nearcast.server.sinks.kafka import Carriage
 from nearcast.server.sinks.runner import Runner
 from tests.kafkas import Kafka
 from tests.killable import Killable
@@ -258,6 +260,23 @@ def test_nothing_goes_behind_a_dead_letter_before_that_is_on_disk(
         until(lambda: numbers(told(kafka, topic)) == [1, 3, 4])
         (letter,) = until(lambda: asks.get("/v1/dead-letters").json()["dead_letters"])
         assert letter["seq"] == 2
+
+
+def test_a_cluster_that_does_not_know_its_topics_yet_is_not_one_without_positions(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """As it says just after a start; taken for an empty topic, everything would go once more."""
+    settings = Settings(store="memory:", kafka_servers="here:9092", kafka_out="*")
+    carriage = object.__new__(Carriage)
+    carriage._settings, carriage._patience_s = settings, 1.0
+    unknown = SimpleNamespace(error=object(), partitions={})
+    reader = SimpleNamespace(
+        list_topics=lambda name, timeout: SimpleNamespace(topics={name: unknown}),
+        close=lambda: None,
+    )
+    monkeypatch.setattr("nearcast.server.kafka.client", lambda *_, **__: reader)
+    with pytest.raises(NearcastError, match="not there yet"):
+        carriage._read_positions()
 
 
 def test_a_backup_reads_on_from_where_it_was(kafka: Kafka, tmp_path: Path):

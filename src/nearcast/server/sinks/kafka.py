@@ -405,6 +405,11 @@ class Carriage:
         reader = kafka.client("Consumer", self._settings, isolation_level="read_uncommitted",
                               **options)  # fmt: skip
         about = reader.list_topics(name, timeout=self._patience_s).topics[name]
+        if about.error is not None or not about.partitions:
+            # A node that has just started may not know its topics yet. To take that for an empty
+            # one would be to send everything once more.
+            reader.close()
+            raise _FailedError(f"topic {name} is not there yet")
         parts = [TopicPartition(name, each) for each in about.partitions]
         ends = {
             each.partition: reader.get_watermark_offsets(each, timeout=self._patience_s)[1]
