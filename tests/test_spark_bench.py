@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from nearcast import Broker, Circle, Fence
 from nearcast.bench import experiments
 from nearcast.bench.experiments import spark
 from nearcast.bench.experiments.base import settle
-from nearcast.bench.experiments.spark_history import HISTORY
+from nearcast.bench.experiments.spark_history import HISTORY, transitions, wander
 from nearcast.bench.metrics import Agreement
 from nearcast.bench.results import Measurement
 from nearcast.bench.runner import measure_all
+from nearcast.clock import to_datetime
 from nearcast.errors import BenchError
+from nearcast.model.codec import events_from_arrow
 
 EXPERIMENT = experiments.experiment("spark")
 
@@ -47,6 +52,28 @@ def test_all_contenders_agree_with_the_truth():
     memory = found[spark.READY, "Spark, 2 cores"].memory
     assert memory["index file"] > 0
     assert memory["workers"] >= 1
+
+
+def test_transitions_by_definition_are_what_a_broker_tells():
+    random = np.random.default_rng(3)
+    positions = pa.concat_tables(wander(random, 150))
+    fences = [
+        Fence(f"f{i}", "ops", "truck", Circle(8 + random.random(), 47 + 0.7 * random.random(), 4e3))
+        for i in range(60)
+    ]
+    broker = Broker()
+    broker.subscribe_many(fences)
+    given = positions.sort_by([("end", "ascending"), ("id", "ascending")])
+    told = broker.publish_many(events_from_arrow(given))
+    found = transitions(positions, fences).to_pylist()
+    assert len(found) > 500
+    assert {each["transition"] for each in found} == {"enter", "exit"}
+    assert sorted(
+        (each["fence_id"], each["object"], each["transition"], each["event_id"], each["at"])
+        for each in found
+    ) == sorted(
+        (n.subscription_id, n.object, n.transition, n.event.id, to_datetime(n.at)) for n in told
+    )
 
 
 def measurements(n: int) -> list[Measurement]:

@@ -1,8 +1,8 @@
 """Fences over history: trucks that wander past circles, for the `spark` experiment.
 
 Contenders tell of `enter` and `exit` end to end (Parquet in, transitions on disk out): fences on
-a DataFrame and on files, and window functions over a grid join in Spark SQL. The truth is what
-the broker tells of the same positions.
+a DataFrame and on files, and window functions over a grid join in Spark SQL. The truth comes from
+the definition, by NumPy: every position against every fence that shapely's tree has near it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import shapely
 
 from nearcast.bench.experiments.base import Plan
 from nearcast.bench.experiments.spark_jobs import Engine, told_as_pairs, write
 from nearcast.bench.results import Claim, Measurement
 from nearcast.bench.trial import Contender, Task, Trial
-from nearcast.bootstrap import Broker
-from nearcast.clock import to_datetime
-from nearcast.model.codec import events_from_arrow, fences_to_arrow
+from nearcast.kernels.geometry import EARTH_RADIUS_M
+from nearcast.model.codec import fences_to_arrow
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Circle
 
-__all__ = ["HISTORY", "claims", "trials", "wander"]
+__all__ = ["HISTORY", "claims", "transitions", "trials", "wander"]
 
 HISTORY = "fences over history, end to end"
 _OURS = ("fences", "fences on files")
@@ -35,7 +36,10 @@ _STEPS = 100  # positions of each truck
 _WEST, _SOUTH, _WIDE, _HIGH = 8.0, 47.0, 1.0, 0.7
 _START, _MINUTE = 1_780_000_000_000_000, 60_000_000
 _LARGE = 1_000_000
-_TOGETHER = 50_000
+_LOOKED = 200_000
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
 
 
 class _History:
@@ -56,21 +60,8 @@ class _History:
 
     @cached_property
     def truth(self) -> pa.Table:
-        """What the broker tells; events expire as they come, so it keeps none."""
-        broker = Broker()
-        broker.subscribe_many(self.fences)
-        given = self.positions.sort_by([("end", "ascending"), ("id", "ascending")])
-        given = given.append_column("expires", given.column("end"))
-        told = [
-            (n.subscription_id, n.object, n.transition, to_datetime(n.at), n.event.id)
-            for first in range(0, given.num_rows, _TOGETHER)
-            for n in broker.publish_many(events_from_arrow(given.slice(first, _TOGETHER)))
-        ]
-        names = ["fence_id", "object", "transition", "at", "event_id"]
-        kinds = [pa.string(), pa.string(), pa.string(), pa.timestamp("us", tz="UTC"), pa.string()]
-        rows = [dict(zip(names, each, strict=True)) for each in told]
-        schema = pa.schema(list(zip(names, kinds, strict=True)))
-        return told_as_pairs(pa.Table.from_pylist(rows, schema))
+        """The transitions, as pairs."""
+        return told_as_pairs(transitions(self.positions, self.fences))
 
     def job(self, engine: Engine, name: str, cell_m: float = 0.0) -> Task:
         """One job on Spark."""
@@ -107,6 +98,62 @@ def wander(random: np.random.Generator, trucks: int) -> Iterator[pa.Table]:
                 "end": pa.array(ends).cast(pa.timestamp("us", tz="UTC")),
             }
         )
+
+
+def transitions(positions: pa.Table, fences: Sequence[Fence]) -> pa.Table:
+    """What circles tell of `enter` and `exit`, worked out from what that means.
+
+    A position is inside if it is no farther than the radius. Of each object and fence, one that is
+    inside enters unless the one before was inside, and the one behind it exits unless it is, too.
+    """
+    given = positions.select(["id", "lon", "lat", "end"])
+    truck = positions.column("attributes").combine_chunks().field("truck")
+    given = given.append_column("object", truck)
+    given = given.sort_by([("object", "ascending"), ("end", "ascending"), ("id", "ascending")])
+    codes = given.column("object").combine_chunks().dictionary_encode().indices.to_numpy()
+    rows, found = _inside(
+        given.column("lon").to_numpy(), given.column("lat").to_numpy(),
+        [each.region for each in fences if isinstance(each.region, Circle)],
+    )  # fmt: skip
+    order = np.lexsort((rows, found))
+    rows, found = rows[order], found[order]
+    goes_on = (np.diff(rows) == 1) & (np.diff(found) == 0) & (np.diff(codes[rows]) == 0)
+    enters, leaves = np.r_[True, ~goes_on], np.r_[~goes_on, True]
+    leaves &= (rows + 1 < len(codes)) & (codes[rows] == codes[np.minimum(rows + 1, len(codes) - 1)])
+    at = np.r_[rows[enters], rows[leaves] + 1]
+    whose = np.r_[found[enters], found[leaves]]
+    names = pa.array(["enter", "exit"])
+    kinds = np.r_[np.zeros(enters.sum(), np.int8), np.ones(leaves.sum(), np.int8)]
+    told = given.take(pa.array(at))
+    return pa.table(
+        {
+            "fence_id": pa.array([each.id for each in fences]).take(pa.array(whose)),
+            "object": told.column("object"),
+            "transition": names.take(pa.array(kinds)),
+            "at": told.column("end"),
+            "event_id": told.column("id"),
+        }
+    )
+
+
+def _inside(lons: F8, lats: F8, circles: Sequence[Circle]) -> tuple[I8, I8]:
+    """Which points are in which circles: all pairs of rows."""
+    x, y = np.array([each.x for each in circles]), np.array([each.y for each in circles])
+    reach = np.array([each.radius_m for each in circles])
+    high = np.degrees(reach / EARTH_RADIUS_M) * 1.01
+    wide = high / np.cos(np.radians(np.abs(y) + high))
+    tree = shapely.STRtree(shapely.box(x - wide, y - high, x + wide, y + high))
+    parts: list[tuple[I8, I8]] = []
+    for first in range(0, len(lons), _LOOKED):
+        lon, lat = lons[first : first + _LOOKED], lats[first : first + _LOOKED]
+        rows, found = tree.query(shapely.points(lon, lat))
+        half_lat = np.radians(y[found] - lat[rows]) / 2
+        half_lon = np.radians(x[found] - lon[rows]) / 2
+        cos = np.cos(np.radians(lat[rows])) * np.cos(np.radians(y[found]))
+        chord = np.sqrt(np.sin(half_lat) ** 2 + cos * np.sin(half_lon) ** 2)
+        near = 2 * EARTH_RADIUS_M * np.arcsin(chord) <= reach[found]
+        parts.append((rows[near] + first, found[near]))
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
 def trials(plan: Plan, engine: Engine) -> Iterator[Trial]:
