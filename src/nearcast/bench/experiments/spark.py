@@ -303,6 +303,7 @@ EXPERIMENT = Experiment(
         Setting("index", ("auto",), ("auto",), "which index matches"),
         Setting("positions", (100_000,), (2_000,), "of trucks, past fences"),
         Setting("fences", (10_000,), (100,), "how many fences these pass"),
+        Setting("apart_m", (250, 40), (250,), "metres between positions: a minute, or ten seconds"),
         Setting(
             "parts",
             _CHOICES,

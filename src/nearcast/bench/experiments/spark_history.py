@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,9 @@ I8 = npt.NDArray[np.int64]
 class _History:
     """Positions and fences on disk, and what a broker tells of them."""
 
-    def __init__(self, n: int, fences: int, seed: int) -> None:
+    def __init__(self, n: int, fences: int, seed: int, apart_m: float) -> None:
         random = np.random.default_rng(seed)
-        self.positions = pa.concat_tables(wander(random, max(1, n // _STEPS)))
+        self.positions = pa.concat_tables(wander(random, max(1, n // _STEPS), apart_m))
         x, y = _WEST + _WIDE * random.random(fences), _SOUTH + _HIGH * random.random(fences)
         sizes = random.uniform(100, 300, fences)
         self.fences = [
@@ -77,15 +78,16 @@ class _History:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def wander(random: np.random.Generator, trucks: int) -> Iterator[pa.Table]:
-    """A minute a table: each truck once, some 250 m from where it was."""
+def wander(random: np.random.Generator, trucks: int, apart_m: float = 250.0) -> Iterator[pa.Table]:
+    """A minute a table: each truck once, about so far from where it was."""
+    wide, high = 1.2e-5 * apart_m, 8e-6 * apart_m
     x, y = _WEST + _WIDE * random.random(trucks), _SOUTH + _HIGH * random.random(trucks)
     heading = 2 * np.pi * random.random(trucks)
     names = pc.binary_join_element_wise("truck ", pa.array(np.arange(trucks)).cast(pa.string()), "")
     for step in range(_STEPS):
         heading += random.normal(0, 0.4, trucks)
-        x = np.clip(x + 0.003 * np.cos(heading), _WEST, _WEST + _WIDE)
-        y = np.clip(y + 0.002 * np.sin(heading), _SOUTH, _SOUTH + _HIGH)
+        x = np.clip(x + wide * np.cos(heading), _WEST, _WEST + _WIDE)
+        y = np.clip(y + high * np.sin(heading), _SOUTH, _SOUTH + _HIGH)
         order = random.permutation(trucks)
         numbers = pa.array(step * trucks + np.arange(trucks)).cast(pa.string())
         ends = _START + step * _MINUTE + random.integers(0, _MINUTE, trucks)
@@ -159,8 +161,8 @@ def _inside(lons: F8, lats: F8, circles: Sequence[Circle]) -> tuple[I8, I8]:
 def trials(plan: Plan, engine: Engine) -> Iterator[Trial]:
     """One for each number of positions."""
     (count,) = plan.numbers("fences")
-    for n in plan.numbers("positions"):
-        data = _History(n, count, plan.seed)
+    for n, apart in product(plan.numbers("positions"), plan.numbers("apart_m")):
+        data = _History(n, count, plan.seed, apart)
         try:
             contenders = [Contender(name, partial(data.job, engine, name)) for name in _OURS]
             contenders += [
@@ -169,7 +171,10 @@ def trials(plan: Plan, engine: Engine) -> Iterator[Trial]:
             ]
             yield Trial(
                 HISTORY, tuple(contenders), partial(getattr, data, "truth"),
-                {"workload": "trucks", "n": data.positions.num_rows, "fences": count},
+                {
+                    "workload": "trucks", "n": data.positions.num_rows, "fences": count,
+                    "apart_m": apart, "told": data.truth.num_rows,
+                },
                 data.positions.num_rows, "position", at_most=3,
             )  # fmt: skip
         finally:
@@ -180,13 +185,16 @@ def claims(measurements: Sequence[Measurement]) -> list[Claim]:
     """Against the fastest windows, at each size."""
     made = []
     mine = [m for m in measurements if m.operation == HISTORY]
-    for n in sorted({int(m.parameters["n"]) for m in mine}):
-        here = [m for m in mine if m.parameters["n"] == n]
+    for n, apart in sorted({(int(m.parameters["n"]), m.parameters["apart_m"]) for m in mine}):
+        here = [m for m in mine if (m.parameters["n"], m.parameters["apart_m"]) == (n, apart)]
         rivals = [m.spread.median for m in here if m.contender.startswith("windows")]
         for m in here:
             if m.contender not in _OURS:
                 continue
-            of = f"{m.contender}, {n:,} positions, {m.parameters['fences']:,} fences"
+            of = (
+                f"{m.contender}, {n:,} positions {apart:,} m apart, "
+                f"{m.parameters['fences']:,} fences"
+            )
             made.append(Claim(f"positions a second, {of}", m.rate, "positions/s"))
             if rivals:
                 label = f"times windows over a grid join, {of}"
