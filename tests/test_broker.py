@@ -635,8 +635,8 @@ def test_a_client_that_obeys_misses_nothing_and_mostly_keeps_silent(method: str)
             for message in reply.messages("ann"):
                 phone.received(message)
     assert told == [("s1", f"e{i}") for i in range(10)]
-    # Eq. 8 as printed grows backwards: whoever goes on leaves the region at every step.
-    assert (reports < 150) == (method != "idgm:printed")
+    # Without b_m > 1 anywhere the printed methods take all safe cells of the extent.
+    assert reports < (150 if "printed" not in method else 12)
 
 
 @pytest.mark.parametrize("method", ["disc", "vm", "gm", "igm", "idgm"])

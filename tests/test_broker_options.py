@@ -53,6 +53,33 @@ def test_options_go_to_the_indexes_that_take_them():
     assert both._subscriptions._matcher._options == both._live._matcher._options == {"height": 4}
 
 
+@pytest.mark.parametrize(("subscription_index", "event_index"), BOTH)
+def test_strings_by_their_first_letters(subscription_index: str, event_index: str):
+    broker = Broker(
+        subscription_index=subscription_index, event_index=event_index, letters=True,
+        index_options={"attributes": [("title", "a", "zz")]} if event_index == "mo-tree" else None,
+    )  # fmt: skip
+    found = broker._subscriptions._matcher, broker._live._matcher
+    assert [matcher.schema.letters for matcher in found] == [True, True]
+    for where in ("title LIKE 'bern%'", "title = 'bern'", "title > 'bernina'"):
+        broker.subscribe(Subscription(where, "ann", where))
+    told = broker.publish(Event("e1", {"title": "bernina"}))
+    assert [each.subscription_id for each in told] == ["title LIKE 'bern%'"]
+    told = broker.subscribe(Subscription("later", "bob", "title >= 'bern' AND title < 'c'"))
+    assert [each.event.id for each in told] == ["e1"]
+    broker.check_invariants()
+
+
+def test_the_domain_of_a_string_is_given_to_the_index_by_letters():
+    options = {"attributes": [("title", "a", "zz")]}
+    broker = Broker(subscription_index="mo-tree", letters=True, index_options=options)
+    broker.subscribe(Subscription("s", "ann", "title LIKE 'bern%'"))
+    matcher = broker._subscriptions._matcher
+    (attribute,) = matcher.index.attributes
+    assert attribute.column == matcher.schema.letters_column("title")
+    assert len(broker.publish(Event("e1", {"title": "bernina"}))) == 1
+
+
 def test_numbers_of_safe_regions_arrive():
     broker = Broker("planar", "gm", extent=Box(0, 0, 10, 10), safe_region_options={"cells": 10})
     broker.subscribe(Subscription("s", "ann", region=Around(1)))
@@ -73,6 +100,7 @@ def test_numbers_of_safe_regions_arrive():
         ({"index_options": {"cells": 3}}, "index_options", "no such option; there are none"),
         ({"index_options": {"x": 3}, "event_index": "beq-tree"}, "index_options", "are: e_max"),
         ({"index_options": [3]}, "index_options", "give a mapping"),
+        ({"letters": 3}, "letters", "give True or False"),
         ({"index_options": {"e_max": 0}, "event_index": "beq-tree"}, "e_max", "leaf"),
         ({"index_options": {"variant": "f"}, "subscription_index": "di-tree"}, "index_options", ""),
         ({"safe_region_options": {"cell": 3}}, "safe_region_options", "alpha, beta, cells"),

@@ -329,6 +329,9 @@ def test_the_paper_compares_costs_in_steps():
     # at the root: C_F = min(4 · 2 + 8 · 1/4 · 2, 2 · 4 + 3 · 1/4 · 4) = min(12, 11)
     assert printed.cost_of_pruning(level, 16.0, 0, 4, 7.0, 100) == 11 + 7 + 100
     assert printed.cost_of_verifying(3.0, 4, 100) == 600
+    # in level 1 L_2 and L_3 are whole levels: min(8 · 2 + 16 · 1/4 · 2, 3 · 4 + 4 · 1/4 · 4) = 16
+    deeper = np.array([1.0, 4.0, 8.0, 16.0])
+    assert printed.cost_of_pruning(deeper, 16.0, 1, 4, 0.0, 0) == 16
     assert tokens_search(2, 64)
     assert not tokens_search(64, 2)
 
@@ -347,6 +350,12 @@ def test_the_paper_takes_the_trie_for_messages_with_many_cells():
     ]
     assert chosen[0] == "mbr-trie"
     assert chosen[1] != "mbr-trie"
+    for place in (wide, narrow, Box(3, 3, 8, 8)):
+        report = matcher.match_report(Event("e", keywords={"w1", "w2", "x", "y"}, location=place))[
+            1
+        ]
+        # In steps, as the estimate; the nodes of a report hold some that are outside of the model.
+        assert 0 < report.candidates < report.actual <= report.nodes + report.candidates
 
 
 def boxed(message: Event) -> tuple[float, ...]:

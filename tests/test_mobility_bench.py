@@ -20,7 +20,7 @@ from nearcast.mobility.town_scene import cab_scene, city_scene
 
 TINY = {"subscribers": "2", "steps": "12", "side_km": "20", "f": "500", "beta": "1",
         "methods": "disc,igm,idgm", "live": "40000",
-        "sweeps": "f,v,r,live,beta,ramp,cells,alpha"}  # fmt: skip
+        "sweeps": "f,v,r,live,beta,ramp,cells,alpha,server"}  # fmt: skip
 
 
 @cache
@@ -95,3 +95,24 @@ def test_a_run_that_misses_something_is_refused(monkeypatch: pytest.MonkeyPatch)
     plan = settle(moving.EXPERIMENT, {**TINY, "sweeps": "f", "methods": "disc"}, quick=True)
     with pytest.raises(BenchError, match="disc is wrong"):
         list(measure_all(moving.EXPERIMENT.trials(plan), repetitions=1))
+
+
+def test_the_printed_methods_are_tuned_as_the_others():
+    """β, a changing world, N, α and event indexes; as printed β is 1 where none is given."""
+    found = experiments.experiment("moving")
+    names = "igm,idgm,igm:printed,idgm:printed"
+    given = {"sweeps": "beta,ramp,cells,alpha,server", "methods": names, "beta": "2", "f": "100"}
+    ran = {
+        trial.operation: {each.name for each in trial.contenders} - {moving.FLOOR, moving.EVERY}
+        for trial in found.trials(settle(found, given, quick=True))
+    }
+    assert list(ran) == [
+        moving._SWEEPS[name] for name in ("beta", "ramp", "cells", "alpha", "server")
+    ]
+    methods = set(names.split(","))
+    tuned, ramp, cells, alpha, server = ran.values()
+    assert tuned == {f"{name}, β = 2.0" for name in methods} | {"igm, adaptive", "idgm, adaptive"}
+    assert ramp == methods | {f"{name}-opt" for name in methods}
+    assert cells == methods
+    assert alpha == {"idgm", "idgm:printed"}
+    assert server == {f"{name}, beq-tree" for name in methods}

@@ -356,9 +356,24 @@ def test_the_best_shape_is_the_best_of_all_that_are_tried(density, deliveries):
     assert cost == pytest.approx(costs[best], rel=1e-3)
 
 
-class Printed(NamedTuple):
-    """Algorithm 1 and Eqs 6 to 10 to the letter; `alpha` None stands for iGM."""
+#: A space of 41 × 41 cells, small enough to be grown all over by the twin.
+SMALL = lattice_of(Box(0, 0, 4100, 4100), "planar", 41)
+MIDDLE, CORNER = (2031.7, 2064.3), (131.7, 3964.3)
+#: Each of these reaches less far than the radius, so that some lie in the impact region.
+RING = tuple(
+    (MIDDLE[0] + 900 * math.cos(k) + 3, MIDDLE[1] + 900 * math.sin(k) + 7, 333.0) for k in range(63)
+)
+FEW = ((2731.0, 2314.0, 333.0), (1731.0, 564.0, 201.0), (831.0, 3614.0, 333.0))
 
+
+class Printed(NamedTuple):
+    """Algorithm 1 and Eqs 6 to 10 to the letter; `alpha` None stands for iGM.
+
+    The space has so many cells along a side, and there is nothing outside.
+    """
+
+    here: tuple[float, float]
+    side: int
     speed: float
     turnover: float
     alpha: float | None
@@ -366,66 +381,109 @@ class Printed(NamedTuple):
     obstacles: tuple[Obstacle, ...]
 
     def score(self, cell: Cell) -> float:
-        d = gap(cell, *HERE)
+        d = gap(cell, *self.here)
         if self.alpha is None:
             return d
-        to = ((cell[0] + 0.5) * SIDE - HERE[0], (cell[1] + 0.5) * SIDE - HERE[1])
+        to = [(at + 0.5) * SIDE - own for at, own in zip(cell, self.here, strict=True)]
         angle = math.radians(self.heading)
         cosine = (to[0] * math.sin(angle) + to[1] * math.cos(angle)) / math.hypot(*to)
-        return self.alpha * cosine + (1 - self.alpha) * d / math.hypot(60_000, 60_000)
+        longest = math.hypot(self.side * SIDE, self.side * SIDE)
+        return self.alpha * cosine + (1 - self.alpha) * d / longest
 
-    def grown(self) -> tuple[set[Cell], set[Cell]]:
+    def grown(self) -> tuple[set[Cell], set[Cell], bool]:
+        """The safe cells, the cells of the impact region, and whether a cell had b_m > 1."""
         held = Counter((int(x // SIDE), int(y // SIDE)) for x, y, _ in self.obstacles)
-        start = (int(HERE[0] // SIDE), int(HERE[1] // SIDE))
+        start = (int(self.here[0] // SIDE), int(self.here[1] // SIDE))
         heap, visited = {start}, {start}
         region: set[Cell] = set()
         impact: set[Cell] = set()
-        n_e = 0
+        n_e, left_out = 0, False
         while heap:
             cell = min(heap, key=self.score)
             heap.remove(cell)
             if any(gap(cell, x, y) <= r for x, y, r in self.obstacles):
                 continue
-            fresh = [near for near in beside(cell) if near not in visited]
+            there = [near for near in beside(cell) if min(near) >= 0 and max(near) < self.side]
+            fresh = [near for near in there if near not in visited]
             top = [min(heap, key=self.score)] if heap else []
-            d = min((gap(near, *HERE) for near in [*top, *fresh]), default=math.inf)
+            d = min((gap(near, *self.here) for near in [*top, *fresh]), default=math.inf)
             more = {near for near in around(cell) if apart(cell, near) <= RADIUS} - impact
             n_e += sum(held[near] for near in more)
             if n_e and self.turnover * n_e * d / self.speed > 1:
+                left_out = True
                 continue
             region.add(cell)
             impact |= more
             heap.update(fresh)
             visited.update(fresh)
-        return region, impact
+        return region, impact, left_out
 
 
-@pytest.mark.parametrize("alpha", [None, 0.5])
-@pytest.mark.parametrize("turnover", [0.004, 0.02])
-def test_the_printed_algorithm_is_followed_to_the_letter(alpha: float | None, turnover: float):
-    # A ring of events that reach less far than the radius, so that some lie in the impact region.
-    ring = tuple(
-        (HERE[0] + 900 * math.cos(k) + 3, HERE[1] + 900 * math.sin(k) + 7, 333.0) for k in range(63)
-    )
-    twin = Printed(2.0, turnover, alpha, 40.0, ring)
+@pytest.mark.parametrize("alpha", [None, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("here", "obstacles", "turnover", "borders"),
+    [(MIDDLE, RING, 0.004, 0), (MIDDLE, RING, 0.02, 0), (MIDDLE, FEW, 0.002, 0),
+     (CORNER, FEW, 0.0003, 2), (CORNER, FEW, 0.002, 2), (CORNER, (), 0.002, 4)],
+)  # fmt: skip
+def test_the_printed_algorithm_is_followed_to_the_letter(
+    alpha: float | None, here: tuple[float, float], obstacles: tuple[Obstacle, ...],
+    turnover: float, borders: int,
+):  # fmt: skip
+    """Regions that end by themselves, and such as reach two borders of the space or all."""
+    twin = Printed(here, 41, 2.0, turnover, alpha, 40.0, obstacles)
     made = METHODS["igm:printed" if alpha is None else "idgm:printed"](
-        situation("planar", *HERE, RADIUS, speed=2.0, turnover=turnover, heading=40.0,
-                  lattice=LATTICE, alpha=alpha or 0.5),
-        looker("planar", list(ring)),
+        situation("planar", *here, RADIUS, speed=2.0, turnover=turnover, heading=40.0,
+                  lattice=SMALL, alpha=alpha or 0.5),
+        looker("planar", list(obstacles)),
     )  # fmt: skip
-    middle = int(HERE[0] // SIDE)
-    cells = [
-        (i, j) for i in range(middle - 30, middle + 30) for j in range(middle - 30, middle + 30)
-    ]
-    region, impact = twin.grown()
-    assert 3 < len(region) < 200
-    spots = [(cell, ((cell[0] + 0.5) * SIDE, (cell[1] + 0.5) * SIDE)) for cell in cells]
+    region, impact, left_out = twin.grown()
+    spots = [((i, j), ((i + 0.5) * SIDE, (j + 0.5) * SIDE))
+             for i in range(-9, 50) for j in range(-9, 50)]  # fmt: skip
     assert {cell for cell, spot in spots if made.shape.contains(*spot)} == region
-    assert {cell for cell, spot in spots if made.impact.covers(*spot)} >= impact
+    assert {cell for cell, spot in spots if made.impact.covers(*spot)} == impact
+    assert left_out == bool(obstacles)
+    columns, rows = zip(*region, strict=True)
+    assert [min(columns), min(rows), 40 - max(columns), 40 - max(rows)].count(0) >= borders
+
+
+@pytest.mark.parametrize("name", ["igm:printed", "idgm:printed"])
+@pytest.mark.parametrize("here", [HERE, (1031.7, 1064.3), (0.0, 60_000.0)])
+def test_the_printed_region_is_the_whole_space_where_nothing_happens(
+    name: str, here: tuple[float, float]
+) -> None:
+    """No cell is outside and none inside is too far; who stands on the far border is inside."""
+    made = METHODS[name](
+        situation("planar", *here, RADIUS, speed=2.0, turnover=0.01, heading=90.0, lattice=LATTICE),
+        looker("planar", []),
+    )
+    inside, outside = (50.0, 21_050.0, 59_950.0), (-50.0, 60_050.0)
+    assert all(made.shape.contains(x, y) for x in inside for y in inside)
+    assert not any(made.shape.contains(x, y) for x in (*inside, *outside) for y in outside)
+    assert not any(made.shape.contains(x, y) for x in outside for y in inside)
+    assert all(made.impact.covers(x, y) for x in (-350.0, 60_350.0) for y in inside)
+
+
+@pytest.mark.parametrize("name", ["igm:printed", "idgm:printed"])
+@pytest.mark.parametrize(
+    ("radius", "lattice", "far"),
+    [(400.0, None, 20_800.0), (400.0, lattice_of(Box(0, 0, 60_000, 60_000), "planar", 2400), 5_200),
+     (90_000.0, LATTICE, 4_650_000.0)],
+    ids=["none", "too fine", "too small"],
+)  # fmt: skip
+def test_without_a_lattice_of_the_extent_the_window_is_the_space(name, radius, lattice, far):
+    """It is full to its border all round, though the cells behind come first with Eq. 8."""
+    made = METHODS[name](
+        situation("planar", *HERE, radius, speed=2.0, turnover=0.01, heading=90.0, alpha=0.9,
+                  lattice=lattice), looker("planar", []),
+    )  # fmt: skip
+    for angle in np.linspace(0.0, 2 * math.pi, 25).tolist():
+        east, north = math.cos(angle), math.sin(angle)
+        assert made.shape.contains(HERE[0] + far * east, HERE[1] + far * north)
+        assert not made.shape.contains(HERE[0] + 1.02 * far * east, HERE[1] + 1.02 * far * north)
 
 
 def test_what_the_repairs_of_eq_8_bring():
-    """As printed cells behind come first; nobody in reach, so it grows to its cap."""
+    """As printed cells behind come first, and with nobody in reach all others come, too."""
     far = [(35_000.0, 35_000.0, 430.0)]
     made = {
         name: METHODS[name](

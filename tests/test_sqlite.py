@@ -358,6 +358,9 @@ def test_a_saved_matcher_and_what_came_since_is_the_same_as_rows(
         assert probe(broker) == probe(reference)
     with Broker.open(file, "planar", subscription_index="scan") as broker:
         assert probe(broker) == probe(reference)
+    with Broker.open(file, "planar", letters=True) as broker:
+        assert broker._subscriptions._matcher.schema.letters
+        assert probe(broker) == probe(reference)
 
 
 @pytest.mark.parametrize("harm", ["data", "header", "gone", "other"])

@@ -25,6 +25,7 @@ class Broker(Service):
     may use a grid of, and `safe_region_options` are its numbers (`nearcast.mobility.tracker`).
     `subscription_index` and `event_index` name the structures that find subscriptions and live
     events (`nearcast.index.registry`); each of `index_options` goes to those that take it.
+    With `letters` strings are numbers by their first letters to both (`nearcast.Matcher`).
 
     Durations are seconds, timedeltas or ISO 8601: `lateness` is how late an event may come
     (patterns wait that long; None: matched however late, and patterns wait for nobody),
@@ -50,7 +51,7 @@ class Broker(Service):
         self, space: Space = "globe", safe_region: str = "disc", *, extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
         subscription_index: str = "auto", event_index: str = "auto",
-        index_options: Mapping[str, Any] | None = None,
+        index_options: Mapping[str, Any] | None = None, letters: bool = False,
         safe_region_options: Mapping[str, Any] | None = None,
         composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
         max_pending: int = 100_000, max_objects: int = MAX_OBJECTS,
@@ -60,7 +61,7 @@ class Broker(Service):
         super().__init__(
             space=space, safe_region=safe_region, extent=extent, lateness=lateness,
             max_ahead=max_ahead, clock=clock, subscription_index=subscription_index,
-            event_index=event_index, index_options=index_options,
+            event_index=event_index, index_options=index_options, letters=letters,
             safe_region_options=safe_region_options, composite_life=composite_life,
             longest=longest, tolerance_m=tolerance_m, max_pending=max_pending,
             max_objects=max_objects, safe_rectangle=safe_rectangle,

@@ -19,8 +19,9 @@ _GIVEN = {"search", "space", "safe_region", "extent"}  # what a tracker is given
 
 
 def matchers(
-    space: Space, subscription_index: str, event_index: str, options: Mapping[str, Any] | None
-) -> tuple[Matcher, Matcher]:
+    space: Space, subscription_index: str, event_index: str, options: Mapping[str, Any] | None,
+    *, letters: bool = False,
+) -> tuple[Matcher, Matcher]:  # fmt: skip
     """(of subscriptions, of live events); an option goes to each index that takes it."""
     given = _mapping("index_options", options)
     first = _entry("subscription_index", subscription_index, subscriptions=True)
@@ -29,9 +30,12 @@ def matchers(
     _check_names("index_options", given, taken[0] | taken[1])
     pair = zip((first, second), taken, strict=True)
     made = [
-        Matcher(entry.name, space, **{name: given[name] for name in given if name in mine})
+        Matcher(
+            entry.name, space, letters=letters,
+            **{name: given[name] for name in given if name in mine},
+        )
         for entry, mine in pair
-    ]
+    ]  # fmt: skip
     return made[0], made[1]
 
 

@@ -125,7 +125,10 @@ class Roster:
 
 def _alike(one: Matcher, other: Matcher) -> bool:
     """Whether two matchers are made in the same way."""
-    made = [(each.entry.name, each.space, each.parts()["options"]) for each in (one, other)]
+    made = [
+        (each.entry.name, each.space, each.schema.letters, each.parts()["options"])
+        for each in (one, other)
+    ]
     return made[0] == made[1]
 
 

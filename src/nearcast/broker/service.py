@@ -95,7 +95,7 @@ class Service:
         self, *, space: Space = "globe", safe_region: str = "disc", extent: Box | None = None,
         lateness: object = None, max_ahead: object = 5, clock: Clock | None = None,
         subscription_index: str = "auto", event_index: str = "auto",
-        index_options: Mapping[str, Any] | None = None,
+        index_options: Mapping[str, Any] | None = None, letters: bool = False,
         safe_region_options: Mapping[str, Any] | None = None,
         composite_life: object = 3600, longest: object = None, tolerance_m: float = 1.0,
         max_pending: int = 100_000, max_objects: int = MAX_OBJECTS,
@@ -104,7 +104,7 @@ class Service:
     ) -> None:  # fmt: skip
         self._timeline = Timeline(clock, lateness, max_ahead, longest)
         subscriptions, events = parts.matchers(
-            space, subscription_index, event_index, index_options
+            space, subscription_index, event_index, index_options, letters=letters
         )
         self._space: Space = space
         self._subscriptions = Roster(subscriptions)

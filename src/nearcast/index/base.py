@@ -91,7 +91,8 @@ class MatchReport(NamedTuple):
     matches: int
     """Rows the index answered with."""
     estimated: int = 0
-    """What an index with a cost model expected the work to be, in about nanoseconds."""
+    """What an index with a cost model expected the work to be, in about nanoseconds; with the
+    paper's own model (`choose="paper"` of `lfilter`) in steps."""
     actual: int = 0
     """The work that was done, counted in the same unit."""
     choice: str = ""

@@ -139,9 +139,9 @@ class SceneIndex:
     million events.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, index: str = "auto") -> None:
         self._scene = scene
-        self.matcher = Matcher(space=scene.space)
+        self.matcher = Matcher(index=index, space=scene.space)
         self._born = _by_step(scene.born, scene.steps)
         self._dead = _by_step(scene.dies, scene.steps)
         self._luck = generator(scene.size, "scene index: kinds")

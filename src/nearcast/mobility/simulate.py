@@ -84,16 +84,17 @@ def simulate(
     alpha: float = 0.5,
     cells: int = 600,
     knowing: bool = False,
+    index: str = "auto",
     tampered: Callable[[SafeRegion], SafeRegion] = _unbroken,
     deaf: Callable[[int], bool] = lambda _: False,
 ) -> Outcome:
-    """Run one method over a scene.
+    """Run one method over a scene, whose live events an index holds.
 
     `knowing` redraws silent clients' regions at every step for nothing, as iGM-opt and
     idGM-opt do. `tampered` and `deaf` (subscribers whose requests the server forgets) break
     things on purpose, to show that the check would notice.
     """
-    run = _Run(scene, safe_region, beta, alpha, cells, tampered, deaf)
+    run = _Run(scene, safe_region, beta, alpha, cells, index, tampered, deaf)
     for step in range(scene.steps):
         run.publish(step)
         run.move(step, knowing)
@@ -105,10 +106,10 @@ class _Run:
 
     def __init__(
         self, scene: Scene, safe_region: str, beta: float | None, alpha: float, cells: int,
-        tampered: Callable[[SafeRegion], SafeRegion], deaf: Callable[[int], bool],
+        index: str, tampered: Callable[[SafeRegion], SafeRegion], deaf: Callable[[int], bool],
     ) -> None:  # fmt: skip
         self.scene = scene
-        self.index = SceneIndex(scene)
+        self.index = SceneIndex(scene, index)
         self.tracker = Tracker(
             MatcherSearch(self.index.matcher), space=scene.space, safe_region=safe_region,
             extent=scene.extent, cells=cells, beta=beta, alpha=alpha,

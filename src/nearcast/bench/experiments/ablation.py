@@ -1,10 +1,10 @@
 """`ablation`: what each idea brings.
 
-DI-Tree's four variants by the width of intervals (its figure 2). For `pivot`, whose parts
-cannot be switched off one by one, its lead over the scan is taken apart: the tree of hulls
-leaves so many subscriptions fewer to look at, and the bit lines and codes of a tile look at
-each so many times faster. And what sharing the way through the tree brings, by the size of
-a batch.
+DI-Tree's five variants by the width of intervals (its figure 2; one has bitsets as printed).
+For `pivot`, whose parts cannot be switched off one by one, its lead over the scan is taken
+apart: the tree of hulls leaves so many subscriptions fewer to look at, and the bit lines and
+codes of a tile look at each so many times faster. And what sharing the way through the tree
+brings, by the size of a batch.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ _SWEEPS = {
     "ramp": "fig. 10: messages, with f or v going up and down",
     "cells": "fig. 14: messages, by N",
     "alpha": "fig. 14: messages, by α",
+    "server": "fig. 13: server time over an event index, by arrivals a step",
     "city": "city: messages",
     "cabs": "cabs: messages",
     "cabs_f": "fig. 7e: messages of cabs, by arrivals a step",
@@ -44,6 +45,9 @@ _SWEEPS = {
     "reach": reach.SERVE,
 }
 _PER = 1000  # steps
+#: Methods that go by b_m, and those of the paper among them, which have cells to count.
+_GUIDED = ("disc", "igm", "idgm", "igm:printed", "idgm:printed")
+_DIRECTED = ("idgm", "idgm:printed")
 
 
 def _plane(plan: Plan, side_km: int, **changes: object) -> Scene:
@@ -108,14 +112,16 @@ def _cabs(plan: Plan, sweep: str, axis: Mapping[str, Sequence[Scalar] | None]) -
 
 
 def _tuned(plan: Plan, chosen: Sequence[str], side: int) -> Iterator[Trial]:
-    """Figures 9, 10 and 14: β, a changing world, N and α."""
-    guided = [name for name in plan.texts("methods") if name in ("disc", "igm", "idgm")]
+    """Figures 9, 10, 13 and 14: β, a changing world, event indexes, N and α."""
+    guided = [name for name in plan.texts("methods") if name in _GUIDED]
+    celled = [name for name in guided if name != "disc"]
     if "beta" in chosen:
         for f in plan.numbers("f"):
             scene = _plane(plan, side, arrivals=float(f))
             runs: dict[str, Callable[[Scene], Outcome]] = {}
             for name in guided:
-                runs[f"{name}, adaptive"] = partial(simulate, safe_region=name)
+                if not name.endswith(":printed"):  # there β is 1 where none is given
+                    runs[f"{name}, adaptive"] = partial(simulate, safe_region=name)
                 for beta in plan.settings["beta"]:
                     runs[f"{name}, β = {beta}"] = partial(
                         simulate, safe_region=name, beta=float(beta)
@@ -130,21 +136,30 @@ def _tuned(plan: Plan, chosen: Sequence[str], side: int) -> Iterator[Trial]:
             ("v", _plane(plan, side, step_m=100.0 * ramp + 1e-3)),
         ):
             runs = {m: partial(simulate, safe_region=m) for m in guided}
-            for m in guided:
-                if m != "disc":
-                    runs[f"{m}-opt"] = partial(simulate, safe_region=m, knowing=True)
+            for m in celled:
+                runs[f"{m}-opt"] = partial(simulate, safe_region=m, knowing=True)
             yield _trial("ramp", scene, runs, {"side_km": side, "changing": name})
     if "cells" in chosen:
         scene = _plane(plan, side)
         for cells in plan.numbers("cells"):
-            runs = {m: partial(simulate, safe_region=m, cells=cells) for m in guided if m != "disc"}
+            runs = {m: partial(simulate, safe_region=m, cells=cells) for m in celled}
             if runs:
                 yield _trial("cells", scene, runs, {"side_km": side, "cells": cells})
-    if "alpha" in chosen and "idgm" in guided:
+    directed = [name for name in guided if name in _DIRECTED]
+    if "alpha" in chosen and directed:
         scene = _plane(plan, side)
         for alpha in plan.settings["alpha"]:
-            runs = {"idgm": partial(simulate, safe_region="idgm", alpha=float(alpha))}
+            runs = {m: partial(simulate, safe_region=m, alpha=float(alpha)) for m in directed}
             yield _trial("alpha", scene, runs, {"side_km": side, "alpha": alpha})
+    if "server" in chosen:
+        for f in plan.numbers("f"):
+            scene = _plane(plan, side, arrivals=float(f))
+            runs = {
+                f"{m}, {index}": partial(simulate, safe_region=m, index=index)
+                for index in plan.texts("event_indexes")
+                for m in plan.texts("methods")
+            }
+            yield _trial("server", scene, runs, {"side_km": side, "f": f})
 
 
 def _runs(methods: Sequence[str]) -> dict[str, Callable[[Scene], Outcome]]:
@@ -327,6 +342,9 @@ EXPERIMENT = Experiment(
         Setting("alpha", (0.0, 0.25, 0.5, 0.75, 0.9), (0.5,), "idGM's α"),
         Setting("cabs_f", (10, 20, 40, 80), (20,), "for cabs_f: arrivals a step"),
         Setting("cabs_r_km", (0.5, 1.0, 2.0, 3.0), (1.0,), "for cabs_r: radius"),
+        Setting(
+            "event_indexes", ("beq-tree", "k-index"), ("beq-tree",), "for server: who searches"
+        ),
         Setting("movers", (500, 2000, 4000), (50, 100), "for reach: who all want everything"),
         Setting("events", (100,), (10,), "for reach: timed, after as many to warm up"),
     ),
@@ -345,10 +363,11 @@ EXPERIMENT = Experiment(
         Figure(
             "fig13",
             "Server time (Elaps fig. 13)",
-            _SWEEPS["f"],
+            _SWEEPS["server"],
             "item_s",
             x="f",
             x_label="arrivals a step",
+            log_y=True,
         ),
         _figure("fig14a", "cells", "Messages by N (Elaps fig. 14a)", "cells", "N"),
         _figure("fig14b", "alpha", "Messages by α (Elaps fig. 14b)", "alpha", "α"),

@@ -35,6 +35,7 @@ MADE = "made"
 GROUPS = ("short point", "short range", "long point", "long range")
 #: How MBRTrie finds a node's children, by the names of the paper.
 PROBES = {"ProbeTokenSet": "token-set", "ProbeTrie": "trie", "CostBasedProbe": "cost"}
+_PRINTED = ", as printed"
 STRUCTURES = ("mbr-trie", "pt-quadtree", "lfilter")
 INSERTS = "inserts: a table of subscriptions"
 #: Neither of two structures clearly wins a group of messages if their times, each that of the
@@ -319,7 +320,8 @@ def _lengths(plan: Plan, scene: Scene) -> Iterator[Trial]:
             ways: dict[str, tuple[str, dict[str, Any]]] = {
                 name: ("mbr-trie", {"probe": probe}) for name, probe in PROBES.items()
             }
-            ways["lfilter, as printed"] = ("lfilter", {"choose": "paper"})
+            ways[f"CostBasedProbe{_PRINTED}"] = ("mbr-trie", {"probe": "binary"})
+            ways[f"lfilter{_PRINTED}"] = ("lfilter", {"choose": "paper"})
             ways |= {index: (index, {}) for index in plan.texts("indexes") if _able(index, group)}
             yield Trial(
                 lengthening(location),

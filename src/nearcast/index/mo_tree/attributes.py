@@ -4,7 +4,7 @@ An attribute is worth indexing if many clauses have a predicate on it (popularit
 these predicates are narrow (selectivity) and if their centres are spread over the whole
 domain (uniformity). Each is measured on a sample as a number between 0 and 1, and the
 product decides. String attributes come as codes and are treated like numbers: their
-codes, not their first letters, make the domain.
+codes make the domain, or, in a schema with letters, the numbers of their first letters.
 """
 
 from __future__ import annotations

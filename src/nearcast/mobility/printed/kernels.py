@@ -23,45 +23,41 @@ def counts_of(x0, y0, cell, columns, rows, xs, ys):
 
 @kernel
 def grow(
-    x0, y0, cell, columns, rows, px, py, state, stamp, count_of, ahead_x, ahead_y, alpha,
-    widest, turnover, speed, beta, limit, most,
+    x0, y0, cell, columns, px, py, start, state, outside, stamp, count_of, ahead_x, ahead_y, alpha,
+    widest, turnover, speed, beta,
 ):  # fmt: skip
-    """Grow a safe region by Eqs 6 to 10 from the cell of (px, py).
+    """Grow a safe region by Eqs 6 to 10 from the cell `start` of (px, py).
 
     `alpha` < 0 orders cells by distance (iGM), else by α cos θ + (1 − α) d / `widest` (idGM), least
     first. `turnover` is f / n, `count_of` φ. A cell with b_m > `beta` is left out, what it
-    added to n_e stays, and the others in the heap go on. Cells farther than `limit` are not known.
+    added to n_e stays, and the others in the heap go on. There are no cells `outside`: none is
+    beside another, and none is waited for. They frame the others, a stamp wide.
 
-    Returns the safe cells, the impact cells, and whether the limit ended it.
+    Returns the safe cells and the impact cells.
     """
-    size = columns * rows
-    margin = len(stamp) // 2 + 1
+    size = state.size
     chosen = np.zeros(size, np.bool_)
-    seen = np.zeros(size, np.bool_)
+    seen = outside.copy()
     inside = np.zeros(size, np.bool_)
     safe = np.empty(size, np.int32)
     impact = np.empty(size, np.int32)
     key = np.empty(size, np.float64)
     item = np.empty(size, np.int32)
-    at = math.floor((px - x0) / cell) + math.floor((py - y0) / cell) * columns
-    key[0], item[0] = 0.0, at
-    seen[at] = True
+    key[0], item[0] = 0.0, start
+    seen[start] = True
     held, count, found = 1, 0, 0
     events = 0.0
     near = np.empty(4, np.int32)
     gaps = np.empty(4)
     scores = np.empty(4)
-    while held > 0 and count < most:
+    while held > 0:
         _pop(key, item, held)
         held -= 1
         at = item[held]
-        row, column = at // columns, at % columns
-        cx, cy = x0 + (column + 0.5) * cell, y0 + (row + 0.5) * cell
-        edge = row < margin or column < margin or row >= rows - margin or column >= columns - margin
-        if edge or math.hypot(cx - px, cy - py) > limit:
-            return safe[:count].copy(), impact[:found].copy(), True
         if state[at] == UNSAFE:
             continue
+        row, column = at // columns, at % columns
+        cx, cy = x0 + (column + 0.5) * cell, y0 + (row + 0.5) * cell
         border = np.inf
         fresh = 0
         for k in range(4):
@@ -99,4 +95,4 @@ def grow(
             key[held], item[held] = scores[k], near[k]
             _sift_up(key, item, held)
             held += 1
-    return safe[:count].copy(), impact[:found].copy(), False
+    return safe[:count].copy(), impact[:found].copy()

@@ -70,8 +70,6 @@ def cost_of_pruning(level, distinct, depth, left, lists, items):
     """C_L of Eq. 5 at a node in a level, with `left` tokens to come; `lists` is Σ log |I|."""
     one = level[depth + 1] if depth + 1 < level.size else 0.0
     two = level[depth + 2] if depth + 2 < level.size else 0.0
-    if depth > 0:  # of the nodes below this one, not of all in the level
-        one, two = one / level[depth], two / level[depth]
     share = left / distinct
     by_nodes = one * _log(left) + two * share * _log(left)
     by_tokens = _log(one) * left + _log(two) * share * left
@@ -257,5 +255,5 @@ def match(t, q, e, c, rank, p, batch, boxes, counters):
     counters[0] += work[0]
     counters[1] += work[1]
     counters[2] += n
-    counters[4] += work[2]
+    counters[4] += work[0] + work[1]  # steps: what `walk` counts besides are nanoseconds
     return events[:n], found[:n]
