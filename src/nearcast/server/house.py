@@ -75,6 +75,11 @@ class House:
             self.shared.leave()
         return True
 
+    def ask(self) -> None:
+        """Have the next commit of any tenant say whether this server still writes."""
+        if self.database is not None:
+            self.database.ask()
+
     def move_in(self) -> None:
         """Load what there is. O(that)."""
         if self.database is not None:
