@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import pyarrow as pa
@@ -383,6 +384,85 @@ def test_killed_and_asked_again_gives_the_same(tmp_path: Path, when: str):
     assert pq.read_table(out).equals(pq.read_table(tmp_path / "whole.parquet"))
     with pytest.raises(DatasetError, match="exists already"):
         export_file(out, "subscriptions", str(tmp_path / "cut.db"))
+
+
+class PowerCut(BaseException):
+    """Nothing more happens, and what was not synced is lost."""
+
+
+class Synced:
+    """What has reached the disk: contents by inode and time, names by folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.contents: set[tuple[int, int]] = set()
+        self.names: dict[int, set[int]] = {}
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+
+    def fsync(self, handle: int) -> None:
+        self._fsync(handle)
+        stands = os.fstat(handle)
+        self.contents.add((stands.st_ino, stands.st_mtime_ns))
+        if S_ISDIR(stands.st_mode):
+            self.names[stands.st_ino] = {each.inode() for each in os.scandir(handle)}
+
+    def cut(self, folder: Path) -> None:
+        """What is in a folder after the power has come back."""
+        known = self.names.get(folder.stat().st_ino, set())
+        for path in folder.iterdir():
+            stands = path.stat()
+            if stands.st_ino not in known:
+                path.unlink()
+            elif (stands.st_ino, stands.st_mtime_ns) not in self.contents:
+                os.truncate(path, 0)
+
+
+def cut_after(parts: int) -> Any:
+    """Told of progress: the power goes when so many parts are noted."""
+    left = [parts + 1]
+
+    def told(more: int, total: int | None) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise PowerCut
+
+    return told
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_export_goes_on_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
+    monkeypatch.setattr(ends, "_FILE_ROWS", 10)
+    store, out = str(tmp_path / "w.db"), tmp_path / f"cut.{ending}"
+    filled(tmp_path / "w.db", "subscriptions", wishes(45))
+    whole = tmp_path / f"whole.{ending}"
+    export_file(whole, "subscriptions", store)
+
+    disk = Synced(monkeypatch)
+    for parts in (1, 3):
+        with pytest.raises(PowerCut):
+            export_file(out, "subscriptions", store, told=cut_after(parts))
+        disk.cut(tmp_path / f"{out.name}.parts")
+    done = export_file(out, "subscriptions", store)
+    assert done.rows == 45
+    assert done.resumed == 40
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_part_that_has_lost_rows_is_not_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
+    monkeypatch.setattr(ends, "_FILE_ROWS", 10)
+    store, out = str(tmp_path / "w.db"), tmp_path / f"w.{ending}"
+    filled(tmp_path / "w.db", "subscriptions", wishes(45))
+    with pytest.raises(PowerCut):
+        export_file(out, "subscriptions", store, told=cut_after(2))
+    os.truncate(tmp_path / f"{out.name}.parts" / "part-000001", 0)
+    with pytest.raises(DatasetError, match="part-000001"):
+        export_file(out, "subscriptions", store)
+    assert not out.exists()
 
 
 def test_what_cannot_be_done_says_so(tmp_path: Path):
