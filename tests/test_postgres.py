@@ -312,7 +312,8 @@ def test_a_repetition_costs_a_look_and_reading_none(postgres: Postgres):
     broker.publish(Event("e0"))
     assert not looks
     broker.notifications("ann")
-    broker.together([broker.log, lambda: broker.reading.last("ann")])
+    looked: list[Any] = [broker.log, lambda: broker.reading.last("ann")]
+    broker.together(looked)
     assert not looks
     broker.publish(Event("e0"))
     broker.together([lambda: broker.publish(Event("e0")), lambda: broker.subscribe(S1)])
