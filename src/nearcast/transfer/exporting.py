@@ -17,12 +17,12 @@ from nearcast.transfer.ends import opened_from
 from nearcast.transfer.formats import format_of
 from nearcast.transfer.geojson import text_of
 from nearcast.transfer.kinds import Kind, kind_of
-from nearcast.transfer.notes import Note, Rejects, digest, synced
+from nearcast.transfer.notes import Note, Rejects, synced
 from nearcast.transfer.progress import Done, Told, silent
 
 __all__ = ["export_file"]
 
-_START = {"parts": [], "after": None, "rows": 0, "rejected": 0, "reject_bytes": 0}
+_START: dict[str, Any] = {"parts": [], "after": None, "rows": 0, "rejected": 0, "reject_bytes": 0}
 
 
 def export_file(
@@ -40,20 +40,18 @@ def export_file(
     parts = path.with_name(path.name + ".parts")
     if path.exists() and not parts.exists():
         raise DatasetError(f"{path}: exists already; name another file")
-    about = {
-        "kind": kind, "format": write_as, "space": space, "from": digest(f"{store} {tenant}")
-    }  # fmt: skip
     note = Note(parts / "state.json")
-    said = note.read(about)
-    if said is None:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True)
-    at: dict[str, Any] = dict(_START) if said is None else said
-    resumed = int(at["rows"]) + int(at["rejected"])
-    rejects = Rejects(path.with_name(path.name + ".rejected.jsonl"), at["reject_bytes"])
-    run = _Run(path, parts, wanted, write_as, rejects, skip_bad, at)
     end = opened_from(store, space, key, tenant)
     try:
+        about = {"kind": kind, "format": write_as, "space": space, "from": end.name}
+        said = note.read(about)
+        if said is None:
+            shutil.rmtree(parts, ignore_errors=True)
+            parts.mkdir(parents=True)
+        at: dict[str, Any] = dict(_START) if said is None else said
+        resumed = int(at["rows"]) + int(at["rejected"])
+        rejects = Rejects(path.with_name(path.name + ".rejected.jsonl"), at["reject_bytes"])
+        run = _Run(path, parts, wanted, write_as, rejects, skip_bad, at)
         total = end.count(wanted)
         told(resumed, total)
         for rows, after in end.pages(wanted, at["after"]):
