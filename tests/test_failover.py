@@ -20,6 +20,7 @@ from nearcast.server.run import Lasting
 from nearcast.server.settings import Settings
 from nearcast.storage.keys import Keys
 from nearcast.storage.postgres import PostgresDatabase
+from nearcast.storage.urls import parse_url
 from tests.crowd import Crowd
 from tests.doors import Door
 from tests.killable import Killable
@@ -103,6 +104,20 @@ def own() -> Iterator[Postgres]:
     made.start()
     yield made
     made.remove()
+
+
+def test_a_server_that_was_replaced_acknowledges_nothing(own: Postgres):
+    """Not even what a turn without a row in it would answer."""
+    store = own.url()
+    with lasting(store, tick_s=1000.0) as server:
+        url = server.running.url
+        assert waited(lambda: asked(url) == 200)
+        drop = f"{url}/v1/dead-letters?sink=1"
+        assert httpx2.delete(drop).json() == {"dropped": 0}
+        taken = PostgresDatabase(parse_url(store), force=True)
+        assert httpx2.delete(drop).status_code == 503
+        taken.close()
+        waited(lambda: asked(url) == 200)
 
 
 def test_a_standby_serves_those_who_follow_and_takes_over(own: Postgres):

@@ -256,6 +256,71 @@ def test_control_a_writer_that_does_not_look_is_found_out(postgres: Postgres):
         _two(postgres, Deaf)
 
 
+#: Calls that change nothing in the memory of one that has S1, e0, and an acknowledged 1.
+IDLE: dict[str, Any] = {
+    "publish": lambda broker: broker.publish(Event("e0")),
+    "publish_many": lambda broker: broker.publish_many([Event("e0")]),
+    "subscribe": lambda broker: broker.subscribe(S1),
+    "subscribe_many": lambda broker: broker.subscribe_many([S1]),
+    "resume": lambda broker: broker.resume("s1"),
+    "ack": lambda broker: broker.ack("ann", 1),
+    "together": lambda broker: broker.together([lambda: broker.publish(Event("e0"))]),
+}
+
+
+def acknowledges(postgres: Postgres, kind: type[PostgresDatabase], call: Any) -> bool:
+    """Whether one that was replaced says yes to what is so no more."""
+    place = postgres.place()
+    old = Broker("planar", store=TableStore(kind(place)))
+    old.subscribe(S1)
+    old.publish(Event("e0"))
+    old.ack("ann", 1)
+    call(old)  # as long as it writes that is no more than a repetition
+    with Broker("planar", store=TableStore(PostgresDatabase(place, force=True))) as new:
+        new.retract("e0")
+        new.unsubscribe("s1")
+    said = not _refused(lambda: call(old))
+    old.close()
+    return said
+
+
+@real
+@pytest.mark.parametrize("verb", IDLE)
+def test_who_has_been_replaced_acknowledges_no_repetition(postgres: Postgres, verb: str):
+    assert not acknowledges(postgres, PostgresDatabase, IDLE[verb])
+
+
+@real
+def test_control_a_writer_that_asks_only_to_commit_is_found_out(postgres: Postgres):
+    class Sure(PostgresDatabase):
+        def _confirm(self) -> None: ...
+
+    assert acknowledges(postgres, Sure, IDLE["publish"])
+
+
+@real
+def test_a_repetition_costs_a_look_and_reading_none(postgres: Postgres):
+    looks: list[int] = []
+
+    class Counted(PostgresDatabase):
+        def _confirm(self) -> None:
+            looks.append(1)
+            super()._confirm()
+
+    broker = Broker("planar", store=TableStore(Counted(postgres.place())))
+    broker.subscribe(S1)
+    broker.publish(Event("e0"))
+    assert not looks
+    broker.notifications("ann")
+    looked: list[Any] = [broker.log, lambda: broker.reading.last("ann")]
+    broker.together(looked)
+    assert not looks
+    broker.publish(Event("e0"))
+    broker.together([lambda: broker.publish(Event("e0")), lambda: broker.subscribe(S1)])
+    assert len(looks) == 2
+    broker.close()
+
+
 @real
 def test_whoever_takes_over_waits_for_a_commit_that_is_under_way(postgres: Postgres):
     """Between the look at the epoch and the end of the commit nobody becomes the writer."""

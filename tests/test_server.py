@@ -49,6 +49,8 @@ def pulled(http: httpx2.Client, who: str, **query: Any) -> dict[str, Any]:
 def test_it_is_alive_and_ready(http: httpx2.Client):
     assert http.get("/healthz").json() == {"status": "ok"}
     assert http.get("/readyz").json() == {"status": "ready"}
+    named = http.get("/readyz?store").json()
+    assert named == {"status": "ready", "store": http.get("/readyz?store").json()["store"]}
 
 
 def test_from_a_subscription_to_its_acknowledgement(http: httpx2.Client):

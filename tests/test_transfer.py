@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcast import Around, Box, Broker, Circle, Event, Fence, Point, Polygon, Subscription
-from nearcast.errors import DatasetError, NearcastError, RowError, StoreError, ValidationError
+from nearcast.client import Client
+from nearcast.errors import (
+    DatasetError,
+    NearcastError,
+    RowError,
+    StoreError,
+    UnknownIdError,
+    ValidationError,
+)
 from nearcast.model.codec import (
     fence_from_feature,
     fence_to_feature,
@@ -26,12 +37,18 @@ from nearcast.model.codec import (
     subscription_to_feature,
     subscriptions_to_arrow,
 )
+from nearcast.storage.opening import open_tables
+from nearcast.storage.sqlite import Database
+from nearcast.storage.urls import parse_url
 from nearcast.transfer import KINDS, ends, export_file, import_file
 from nearcast.transfer.geojson import features_of, lines_of
-from tests.served import client, make_keys, serving
+from nearcast.transfer.notes import Note
+from tests.postgres import shared_postgres
+from tests.served import client, free_port, make_keys, serving
 from tests.strategies import events, subscriptions
 
 ENDINGS = ("geojson", "geojsonl", "arrow", "parquet")
+POSTGRES = pytest.mark.needs("postgres")
 BOX = Box(1, 1, 2, 2)
 
 
@@ -383,6 +400,233 @@ def test_killed_and_asked_again_gives_the_same(tmp_path: Path, when: str):
     assert pq.read_table(out).equals(pq.read_table(tmp_path / "whole.parquet"))
     with pytest.raises(DatasetError, match="exists already"):
         export_file(out, "subscriptions", str(tmp_path / "cut.db"))
+
+
+class PowerCut(BaseException):
+    """Nothing more happens, and what was not synced is lost."""
+
+
+def lines(path: Path, features: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in features))
+    return path
+
+
+@contextmanager
+def dying_note(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """The process dies behind a commit, in front of the note of it."""
+    left, write = [number], Note.write
+
+    def dying(self: Note, about: dict[str, Any], **said: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise PowerCut
+        write(self, about, **said)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Note, "write", dying)
+        yield
+
+
+def events_by_id_again(count: int, at: str) -> list[dict[str, Any]]:
+    """One id, over and over: each is over before the next begins, but the last."""
+    return [
+        {
+            "type": "Feature", "id": "e", "geometry": None, "properties": {"n": n},
+            "time": f"{at}T{n:02}:00:00Z",
+        } | ({"expirytime": f"{at}T{n:02}:10:00Z"} if n < count - 1 else {})
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_an_import_into_another_store_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relative: bool
+):
+    """Under the same name: removed and made anew, or in another folder."""
+    monkeypatch.setattr(ends._IntoFile, "rows", 2)
+    file = lines(tmp_path / "w.geojsonl", [*map(subscription_to_feature, wishes(6))])
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    store = "w.db" if relative else str(tmp_path / "a" / "w.db")
+    with pytest.raises(PowerCut):
+        import_file(file, "subscriptions", store, told=cut_after(2))
+    if relative:
+        monkeypatch.chdir(tmp_path / "b")
+    else:
+        for each in (tmp_path / "a").iterdir():
+            each.unlink()
+    done = import_file(file, "subscriptions", store)
+    assert (done.rows, done.resumed) == (6, 0)
+    assert things(store, "subscriptions") == wishes(6)
+
+
+def test_an_import_goes_on_where_a_restored_store_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ends._IntoFile, "rows", 2)
+    file = lines(tmp_path / "w.geojsonl", [*map(subscription_to_feature, wishes(8))])
+    store = tmp_path / "w.db"
+    with pytest.raises(PowerCut):
+        import_file(file, "subscriptions", str(store), told=cut_after(1))
+    Database(store).backup(tmp_path / "monday.db")
+    with pytest.raises(PowerCut):
+        import_file(file, "subscriptions", str(store), told=cut_after(2))
+    for each in tmp_path.glob("w.db*"):
+        each.unlink()
+    (tmp_path / "monday.db").rename(store)
+    assert import_file(file, "subscriptions", str(store)).rows == 8
+    assert things(store, "subscriptions") == wishes(8)
+
+
+def test_an_import_into_another_server_store_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ends._Server, "rows", 2)
+    file, port = tmp_path / "w.geojsonl", free_port()
+    lines(file, [*map(subscription_to_feature, wishes(6))])
+    with serving(port=port) as server, pytest.raises(PowerCut):
+        import_file(file, "subscriptions", server.url, told=cut_after(2))
+    with serving(port=port) as server:
+        done = import_file(file, "subscriptions", server.url)
+        with Client(server.url) as ask:
+            assert len(ask.things()[0]) == 6
+    assert (done.rows, done.resumed) == (6, 0)
+
+
+def test_a_server_of_which_only_v1_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def hidden(_: Client) -> str | None:
+        raise UnknownIdError("body", "None", "there is no such page")
+
+    monkeypatch.setattr(Client, "store", hidden)
+    file = lines(tmp_path / "w.geojsonl", [*map(subscription_to_feature, wishes(6))])
+    with serving() as server:
+        assert import_file(file, "subscriptions", server.url).rows == 6
+
+
+def test_an_export_from_another_store_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ends, "_FILE_ROWS", 2)
+    store, out = tmp_path / "w.db", tmp_path / "w.geojsonl"
+    filled(store, "subscriptions", wishes(6))
+    with pytest.raises(PowerCut):
+        export_file(out, "subscriptions", str(store), told=cut_after(2))
+    for each in tmp_path.glob("w.db*"):
+        each.unlink()
+    again = [replace(each, subscriber="bob") for each in wishes(6)]
+    filled(store, "subscriptions", again)
+    done = export_file(out, "subscriptions", str(store))
+    assert (done.rows, done.resumed) == (6, 0)
+    assert [subscription_from_feature(each) for each in lines_of(out)] == again
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=POSTGRES)])
+def test_no_row_is_put_twice_into_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
+):
+    """Killed behind the commit of a batch that has an id twice, and asked again."""
+    monkeypatch.setattr(ends._IntoFile, "rows", 3)
+    file = lines(tmp_path / "e.geojsonl", events_by_id_again(8, "2026-01-01"))
+    store = str(tmp_path / "e.db") if kind == "sqlite" else shared_postgres().url()
+    with Broker.open(store) as broker:
+        broker.subscribe(Subscription("s", "ann"))
+    with dying_note(monkeypatch, number), pytest.raises(PowerCut):
+        import_file(file, "events", store)
+    assert import_file(file, "events", store).rows == 8
+    with Broker.open(store) as broker:
+        assert [event.attributes["n"] for _, event in broker.log()] == [*range(8)]
+        told = broker.notifications("ann").notifications
+    assert [each.event.attributes["n"] for each in told] == [*range(8)]
+    facts = open_tables(parse_url(store)).rows("SELECT name FROM facts WHERE tenant = 0")
+    assert [*facts] == [("identity",)]
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_a_batch_that_is_sent_twice_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    file = lines(tmp_path / "e.geojsonl", events_by_id_again(5, "2026-01-01"))
+    with serving(tmp_path / "e.db") as server:
+        with dying_note(monkeypatch, number), pytest.raises(PowerCut):
+            import_file(file, "events", server.url)
+        assert import_file(file, "events", server.url).rows == 5
+        with Client(server.url) as ask:
+            assert [event.attributes["n"] for event in ask.events()] == [4]
+
+
+class Synced:
+    """What has reached the disk: contents by inode and time, names by folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.contents: set[tuple[int, int]] = set()
+        self.names: dict[int, set[int]] = {}
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+
+    def fsync(self, handle: int) -> None:
+        self._fsync(handle)
+        stands = os.fstat(handle)
+        self.contents.add((stands.st_ino, stands.st_mtime_ns))
+        if S_ISDIR(stands.st_mode):
+            self.names[stands.st_ino] = {each.inode() for each in os.scandir(handle)}
+
+    def cut(self, folder: Path) -> None:
+        """What is in a folder after the power has come back."""
+        known = self.names.get(folder.stat().st_ino, set())
+        for path in folder.iterdir():
+            stands = path.stat()
+            if stands.st_ino not in known:
+                path.unlink()
+            elif (stands.st_ino, stands.st_mtime_ns) not in self.contents:
+                os.truncate(path, 0)
+
+
+def cut_after(parts: int) -> Any:
+    """Told of progress: the power goes when so many parts are noted."""
+    left = [parts + 1]
+
+    def told(more: int, total: int | None) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise PowerCut
+
+    return told
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_export_goes_on_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
+    monkeypatch.setattr(ends, "_FILE_ROWS", 10)
+    store, out = str(tmp_path / "w.db"), tmp_path / f"cut.{ending}"
+    filled(tmp_path / "w.db", "subscriptions", wishes(45))
+    whole = tmp_path / f"whole.{ending}"
+    export_file(whole, "subscriptions", store)
+
+    disk = Synced(monkeypatch)
+    for parts in (1, 3):
+        with pytest.raises(PowerCut):
+            export_file(out, "subscriptions", store, told=cut_after(parts))
+        disk.cut(tmp_path / f"{out.name}.parts")
+    done = export_file(out, "subscriptions", store)
+    assert done.rows == 45
+    assert done.resumed == 40
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_part_that_has_lost_rows_is_not_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
+    monkeypatch.setattr(ends, "_FILE_ROWS", 10)
+    store, out = str(tmp_path / "w.db"), tmp_path / f"w.{ending}"
+    filled(tmp_path / "w.db", "subscriptions", wishes(45))
+    with pytest.raises(PowerCut):
+        export_file(out, "subscriptions", store, told=cut_after(2))
+    os.truncate(tmp_path / f"{out.name}.parts" / "part-000001", 0)
+    with pytest.raises(DatasetError, match="part-000001"):
+        export_file(out, "subscriptions", store)
+    assert not out.exists()
 
 
 def test_what_cannot_be_done_says_so(tmp_path: Path):

@@ -78,8 +78,7 @@ class Outlet:
 
     def send(self, draft: Draft) -> Reply:
         """The answer of a call, once what it changed is on disk; its commit may be others', too."""
-        if draft.changes:
-            self._store.stage(draft.changes)
+        self._store.stage(draft.changes)
         if self._sinks:
             self._waiting += draft.notes.made()
         if not self._together:

@@ -305,7 +305,11 @@ class Store(Protocol):
         """Everything that was committed; the broker reads it once, when it starts."""
 
     def stage(self, changes: Sequence[Change]) -> None:
-        """Take the changes of one call, in their order. Nothing of them is durable yet."""
+        """Take the changes of one call, in their order. Nothing of them is durable yet.
+
+        A call that has changed nothing has none, and waits for the same `flush`: it is answered
+        from memory, and a store that others may take over says there whether that still holds.
+        """
 
     def flush(self) -> None:
         """Commit what is staged, all or none of it, and return when it is on disk.

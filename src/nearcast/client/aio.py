@@ -12,7 +12,7 @@ import httpx2
 from nearcast.client import retries
 from nearcast.client.answers import Told
 from nearcast.client.calls import Call, Calls
-from nearcast.client.connection import KINDS, TIMEOUT_S, headers_of, in_batches
+from nearcast.client.connection import KINDS, TIMEOUT_S, headers_of, in_batches, store_call
 from nearcast.client.phone import AsyncPhone
 from nearcast.client.publisher import AsyncPublisher
 from nearcast.client.sending import sent
@@ -96,6 +96,13 @@ class AsyncClient:
                 await self._subscribe_batch(some)
             except BatchError as error:
                 raise BatchError(first + error.row, error.cause) from error
+
+    async def store(self) -> str | None:
+        """A name of the store that the server writes to: another store has another one.
+
+        None: the server is of a release that does not say so.
+        """
+        return await self._send(store_call(self.url))
 
     async def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""

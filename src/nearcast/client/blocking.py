@@ -20,6 +20,7 @@ from nearcast.client.connection import (
     headers_of,
     in_batches,
     request_of,
+    store_call,
     unreachable,
 )
 from nearcast.client.phone import Phone
@@ -113,6 +114,13 @@ class Client:
                 self._subscribe_batch(some)
             except BatchError as error:
                 raise BatchError(first + error.row, error.cause) from error
+
+    def store(self) -> str | None:
+        """A name of the store that the server writes to: another store has another one.
+
+        None: the server is of a release that does not say so.
+        """
+        return self._send(store_call(self.url))
 
     def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""

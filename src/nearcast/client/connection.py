@@ -19,6 +19,7 @@ __all__ = [
     "headers_of",
     "in_batches",
     "request_of",
+    "store_call",
     "unreachable",
 ]
 
@@ -51,6 +52,11 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
         request["json"] = call.body
         request["headers"] = {"content-type": call.media}
     return request
+
+
+def store_call(url: str) -> Call[str | None]:
+    """Ask a server which store it writes to; None: it is of a release that does not say so."""
+    return Call("GET", f"{url}/readyz", lambda said: said.get("store"), query={"store": ""})
 
 
 def in_batches(many: Iterable[T]) -> Iterator[tuple[int, list[T]]]:

@@ -18,13 +18,13 @@ from nearcast.errors import ValidationError
 from nearcast.server.settings import Settings
 from nearcast.server.standby import Shared
 from nearcast.storage.fleeting import FleetingStore
+from nearcast.storage.identity import identity_of
 from nearcast.storage.keys import Keys
 from nearcast.storage.letters import Letters
 from nearcast.storage.positions import Positions
 from nearcast.storage.retention import Retention, retained
 from nearcast.storage.sinks import Sinks
 from nearcast.storage.sqlite import Database
-from nearcast.storage.statements import SET_FACT
 from nearcast.storage.store import TableStore
 from nearcast.storage.tables import Tables
 from nearcast.storage.urls import parse_url
@@ -75,20 +75,17 @@ class House:
             self.shared.leave()
         return True
 
+    def ask(self) -> None:
+        """Have the next commit of any tenant say whether this server still writes."""
+        if self.database is not None:
+            self.database.ask()
+
     def move_in(self) -> None:
         """Load what there is. O(that)."""
         if self.database is not None:
-            self.identity = self._identity(self.database)
+            self.identity = identity_of(self.database)
         for name in {"", *self._known()}:
             self.broker(name)
-
-    def _identity(self, database: Tables) -> str:
-        known = database.value("SELECT value FROM facts WHERE tenant = 0 AND name = 'identity'")
-        if known is None:
-            database.stage(SET_FACT, (0, "identity", self.identity))
-            database.flush()
-            return self.identity
-        return str(known)
 
     def _known(self) -> Iterator[str]:
         if self.database is not None:

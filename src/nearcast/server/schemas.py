@@ -383,7 +383,7 @@ SCHEMAS: dict[str, Schema] = {
         **_object(("file", "bytes"), file=_TEXT, bytes=_COUNT),
         "example": {"file": "/backups/monday.db", "bytes": 4096},
     },
-    "Status": {**_object(("status",), status=_TEXT), "example": {"status": "ok"}},
+    "Status": {**_object(("status",), status=_TEXT, store=_TEXT), "example": {"status": "ok"}},
     "Problem": {
         **_object(
             ("type", "title", "status", "detail"), open=True, type=_TEXT, title=_TEXT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,24 @@ async def health(ask: Ask) -> Response:
 
 
 async def ready(ask: Ask) -> Response:
-    """`GET /readyz`: it answers; with `?reads`, whoever only follows is served, too."""
+    """`GET /readyz`: it answers; with `?reads`, whoever only follows is served, too; with `?store`,
+    which store it writes to."""
     if "reads" in ask.query and ask.desk.core.standing_by:
         return answer({"status": "standby"})
     if ask.desk.core.why is not None:
         raise Problem(
             503, f"not ready: {ask.desk.core.why}", remedy="wait", headers={"Retry-After": "1"}
         )
-    return answer({"status": "ready"})
+    said = {"status": "ready"}
+    if "store" in ask.query:
+        said["store"] = _shown(ask.desk.house.identity)
+    return answer(said)
+
+
+def _shown(identity: str) -> str:
+    """A name of the store for whoever asks: it is told without a key, and transports sign in
+    elsewhere by the identity itself."""
+    return blake2b(identity.encode(), digest_size=8).hexdigest()
 
 
 async def metrics(ask: Ask) -> Response:

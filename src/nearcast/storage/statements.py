@@ -9,6 +9,8 @@ SET_FACT = """
     INSERT INTO facts VALUES (?, ?, ?)
     ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value
 """
+FACT = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
+DROP_FACT = "DELETE FROM facts WHERE tenant = ? AND name = ?"
 
 # -- things: what has an id, in the order it came ---------------------------------------------
 THINGS = """

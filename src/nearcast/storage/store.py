@@ -253,6 +253,7 @@ class TableStore:
 
     def stage(self, changes: Sequence[Change]) -> None:
         """Encode changes for the next flush."""
+        self._database.ask()
         for change in changes:
             _STAGES[type(change)](self, change)
 

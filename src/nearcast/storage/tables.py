@@ -42,6 +42,8 @@ class Tables(ABC):
         self._staged: list[dict[str, Runs]] = []
         """By table, one behind the other where a statement looks at several."""
         self._before_commit: list[Callable[[], None]] = []
+        self._asked = False
+        """Whether the next flush answers somebody, be it that nothing has changed."""
 
     @abstractmethod
     def rows(self, query: str, parameters: Row = ()) -> Iterator[Row]:
@@ -71,6 +73,10 @@ class Tables(ABC):
             runs.append((statement, []))
         return runs[-1][1]
 
+    def ask(self) -> None:
+        """Somebody waits for the next flush: even without a row it says that we still write."""
+        self._asked = True
+
     def before_commit(self, call: Callable[[], None]) -> None:
         """Call this at the beginning of every flush: it may stage more."""
         self._before_commit.append(call)
@@ -83,19 +89,29 @@ class Tables(ABC):
     def drop(self) -> None:
         """Forget what is staged."""
         self._staged = []
+        self._asked = False
 
     def flush(self) -> None:
-        """Commit what is staged, in one transaction; on disk when this returns."""
+        """Commit what is staged, in one transaction; on disk when this returns.
+
+        If nothing is and somebody asked, what was answered so far still stands when it returns.
+        """
         for call in self._before_commit:
             call()
         staged, self._staged = self._staged, []
+        asked, self._asked = self._asked, False
         runs = [run for tables in staged for its in tables.values() for run in its]
         if runs:
             self._commit(runs)
+        elif asked:
+            self._confirm()
 
     @abstractmethod
     def _commit(self, runs: Runs) -> None:
         """Run statements with their rows, all of them or none, and return when that is on disk."""
+
+    def _confirm(self) -> None:  # noqa: B027
+        """Raise LostError if somebody else may have written; where nobody can, nothing to do."""
 
     @abstractmethod
     def close(self) -> None:

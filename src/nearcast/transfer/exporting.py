@@ -6,7 +6,6 @@ soon as it has its name.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,12 +17,12 @@ from nearcast.transfer.ends import opened_from
 from nearcast.transfer.formats import format_of
 from nearcast.transfer.geojson import text_of
 from nearcast.transfer.kinds import Kind, kind_of
-from nearcast.transfer.notes import Note, Rejects, digest
+from nearcast.transfer.notes import Note, Rejects, synced
 from nearcast.transfer.progress import Done, Told, silent
 
 __all__ = ["export_file"]
 
-_START = {"parts": 0, "after": None, "rows": 0, "rejected": 0, "reject_bytes": 0}
+_START: dict[str, Any] = {"parts": [], "after": None, "rows": 0, "rejected": 0, "reject_bytes": 0}
 
 
 def export_file(
@@ -41,20 +40,18 @@ def export_file(
     parts = path.with_name(path.name + ".parts")
     if path.exists() and not parts.exists():
         raise DatasetError(f"{path}: exists already; name another file")
-    about = {
-        "kind": kind, "format": write_as, "space": space, "from": digest(f"{store} {tenant}")
-    }  # fmt: skip
     note = Note(parts / "state.json")
-    said = note.read(about)
-    if said is None:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True)
-    at: dict[str, Any] = dict(_START) if said is None else said
-    resumed = int(at["rows"]) + int(at["rejected"])
-    rejects = Rejects(path.with_name(path.name + ".rejected.jsonl"), at["reject_bytes"])
-    run = _Run(path, parts, wanted, write_as, rejects, skip_bad, at)
     end = opened_from(store, space, key, tenant)
     try:
+        about = {"kind": kind, "format": write_as, "space": space, "from": end.name}
+        said = note.read(about)
+        if said is None:
+            shutil.rmtree(parts, ignore_errors=True)
+            parts.mkdir(parents=True)
+        at: dict[str, Any] = dict(_START) if said is None else said
+        resumed = int(at["rows"]) + int(at["rejected"])
+        rejects = Rejects(path.with_name(path.name + ".rejected.jsonl"), at["reject_bytes"])
+        run = _Run(path, parts, wanted, write_as, rejects, skip_bad, at)
         total = end.count(wanted)
         told(resumed, total)
         for rows, after in end.pages(wanted, at["after"]):
@@ -81,7 +78,8 @@ class _Run:
         self._format = format
         self._rejects = rejects
         self._skip_bad = skip_bad
-        self._parts = int(at["parts"])
+        self._parts: list[int] = [*at["parts"]]
+        """The rows of each part."""
         self.rows, self.rejected = int(at["rows"]), int(at["rejected"])
 
     def noted(self, after: Any) -> dict[str, Any]:
@@ -95,18 +93,21 @@ class _Run:
         return self._folder / f"part-{number:06}"
 
     def write(self, rows: Sequence[Any]) -> None:
-        """One more part."""
+        """One more part; on disk when this returns."""
+        part = self._part(len(self._parts))
         if "geo" in self._format:
             lines = [line for line in map(self._line, rows) if line is not None]
-            self._part(self._parts).write_text("".join(lines), encoding="utf-8")
-            self.rows += len(lines)
+            part.write_text("".join(lines), encoding="utf-8")
+            count = len(lines)
         else:
             from nearcast.transfer.columnar import write_tables
 
             table = self._table(rows)
-            write_tables(self._part(self._parts), "arrow", table.schema, [table])
-            self.rows += table.num_rows
-        self._parts += 1
+            write_tables(part, "arrow", table.schema, [table])
+            count = table.num_rows
+        synced(part)
+        self._parts.append(count)
+        self.rows += count
 
     def _line(self, row: Any) -> str | None:
         try:
@@ -149,12 +150,9 @@ class _Run:
             self._join(scratch)
         else:
             self._unite(scratch)
-        handle = os.open(scratch, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        synced(scratch)
         scratch.replace(self._path)
+        synced(self._path.parent)
 
     def _join(self, scratch: Path) -> None:
         collection = self._format == "geojson"
@@ -162,17 +160,31 @@ class _Run:
             if collection:
                 whole.write('{"type":"FeatureCollection","features":[')
             first = True
-            for number in range(self._parts):
-                with self._part(number).open(encoding="utf-8", newline="\n") as part:
-                    for line in part:
-                        if not collection:
-                            whole.write(line)
-                            continue
-                        whole.write("\n" if first else ",\n")
-                        whole.write(line[:-1])
-                        first = False
+            for line in self._lines():
+                if not collection:
+                    whole.write(line)
+                    continue
+                whole.write("\n" if first else ",\n")
+                whole.write(line[:-1])
+                first = False
             if collection:
                 whole.write("\n]}\n")
+
+    def _lines(self) -> Iterator[str]:
+        for number, count in enumerate(self._parts):
+            found = 0
+            with self._part(number).open(encoding="utf-8", newline="\n") as part:
+                for line in part:
+                    found += line.endswith("\n")
+                    yield line
+            self._check(number, found, count)
+
+    def _check(self, number: int, found: int, count: int) -> None:
+        if found != count:
+            raise DatasetError(
+                f"{self._part(number)}: has {found:,} of the {count:,} rows that were written; see "
+                f"to the disk, remove {self._folder}, and give the same command again"
+            )
 
     def _unite(self, scratch: Path) -> None:
         """Parts with one schema; attributes whose types differ between them are encoded anew."""
@@ -192,5 +204,9 @@ class _Run:
     def _tables(self) -> Iterator[Any]:
         from nearcast.transfer.columnar import tables_of
 
-        for number in range(self._parts):
-            yield from tables_of(self._part(number), "arrow", 0, 1 << 30)
+        for number, count in enumerate(self._parts):
+            found = 0
+            for table in tables_of(self._part(number), "arrow", 0, 1 << 30):
+                found += table.num_rows
+                yield table
+            self._check(number, found, count)

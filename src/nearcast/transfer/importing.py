@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from nearcast.transfer.ends import Into, opened_into
 from nearcast.transfer.formats import format_of
 from nearcast.transfer.geojson import Features, features_of, lines_of
 from nearcast.transfer.kinds import Kind, kind_of
-from nearcast.transfer.notes import Note, Rejects, digest
+from nearcast.transfer.notes import Note, Rejects
 from nearcast.transfer.progress import Done, Told, silent
 
 __all__ = ["import_file"]
@@ -31,32 +31,31 @@ def import_file(
     """Take the rows of a file, in order, into a store file or a server.
 
     A bad row raises a `RowError` and all rows before it are there; with `skip_bad` it goes to
-    `FILE.rejected.jsonl`. Until the end `FILE.import.json` says how far it came: asked again, it
-    goes on there; of a file that has changed meanwhile it begins anew, which is no harm, for rows
-    that are there already change nothing.
+    `FILE.rejected.jsonl`. Asked again before it is done, it goes on where it was, as a store file
+    says itself, and for a server `FILE.import.json`. Into another store, or of a file that has
+    changed meanwhile, it begins anew: rows that are there already change nothing.
     """
     path, wanted = Path(file), kind_of(kind)
     read_as = format_of(path, format)
     stands = path.stat()
-    about = {
-        "kind": kind, "format": read_as, "space": space, "into": digest(f"{store} {tenant}"),
-        "bytes": stands.st_size, "mtime_ns": stands.st_mtime_ns,
-    }  # fmt: skip
     note = Note(path.with_name(path.name + ".import.json"))
-    before = note.read(about) or {"rows": 0, "rejected": 0, "reject_bytes": 0}
     end = opened_into(store, space, key, tenant)
     try:
+        about = {
+            "kind": kind, "format": read_as, "space": space, "into": end.name,
+            "bytes": stands.st_size, "mtime_ns": stands.st_mtime_ns,
+        }  # fmt: skip
+        before = end.begun(note, about) or {"rows": 0, "rejected": 0, "reject_bytes": 0}
         rejects = Rejects(path.with_name(path.name + ".rejected.jsonl"), before["reject_bytes"])
-        run = _Run(path, wanted, space, end, rejects, skip_bad, before["rows"], before["rejected"])
+        run = _Run(
+            path, wanted, space, end, rejects, skip_bad, before["rows"], before["rejected"],
+            lambda said: note.write(about, **said),
+        )  # fmt: skip
         total = stands.st_size if "geo" in read_as else count_of(path, read_as)
         for some in _batches(path, read_as, run.row, end.rows):
             told(some.read, total)
-            try:
-                run.take(some)
-            finally:
-                note.write(
-                    about, rows=run.row, rejected=run.rejected, reject_bytes=rejects.size
-                )  # fmt: skip
+            run.take(some)
+        end.over()
     finally:
         end.close()
     note.drop()
@@ -121,7 +120,7 @@ class _Run:
 
     def __init__(
         self, path: Path, kind: Kind, space: Space, end: Into, rejects: Rejects, skip_bad: bool,
-        row: int, rejected: int,
+        row: int, rejected: int, noted: Callable[[dict[str, Any]], None],
     ) -> None:  # fmt: skip
         self._path = path
         self._kind = kind
@@ -132,6 +131,13 @@ class _Run:
         self.row = row
         """How many rows are done."""
         self.rejected = rejected
+        self._noted = noted
+
+    def _said(self, more: int = 0) -> dict[str, Any]:
+        """How far it has come, with some more rows."""
+        return {
+            "rows": self.row + more, "rejected": self.rejected, "reject_bytes": self._rejects.size
+        }  # fmt: skip
 
     def take(self, some: Some) -> None:
         """All rows of some, or those before a bad one: each `put` is a commit of its own."""
@@ -139,7 +145,9 @@ class _Run:
         while at < len(some):
             part = some.cut(at, min(at + step, len(some)))
             try:
-                self._end.put(self._kind, part.made(self._kind, self._space))
+                rows = part.made(self._kind, self._space)
+                rows = rows[: self._end.together(rows)]
+                self._end.put(self._kind, rows, self._said(len(rows)))
             except BatchError as error:
                 if error.row:
                     step = error.row  # these first: they are good
@@ -148,9 +156,11 @@ class _Run:
                 at, step = at + 1, _FEW
                 self.row += 1
             else:
-                at += len(part)
-                self.row += len(part)
-                step *= 2
+                at += len(rows)
+                self.row += len(rows)
+                step = 2 * len(rows)
+                self._noted(self._said())
+        self._noted(self._said())
 
     def _set_aside(self, cause: NearcastError, what: Any) -> None:
         if not self._skip_bad:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nearcast.errors import NearcastError
 
-__all__ = ["Note", "Rejects", "digest"]
+__all__ = ["Note", "Rejects", "digest", "synced"]
 
 
 def digest(text: str) -> str:
@@ -18,8 +18,20 @@ def digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+def synced(path: Path) -> None:
+    """Let a file's contents, or the names in a folder, reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class Note:
-    """A JSON object in a file, replaced as a whole: a kill leaves the old one or the new one."""
+    """A JSON object in a file, replaced as a whole: a kill leaves the old one or the new one.
+
+    So does a power cut: what it says is on disk when it is.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,6 +50,8 @@ class Note:
         """Note this instead."""
         scratch = self.path.with_name(self.path.name + ".new")
         scratch.write_text(json.dumps({"about": about} | said), encoding="utf-8")
+        synced(scratch)
+        synced(self.path.parent)  # whatever it names stands there before it does
         scratch.replace(self.path)
 
     def drop(self) -> None:

@@ -15,7 +15,7 @@ from nearcast.storage.postgres.migration import FENCED
 from nearcast.storage.tables import LostError
 from nearcast.storage.urls import StoreUrl
 
-__all__ = ["Connection", "Synchronous", "connected", "is_mistake", "reported"]
+__all__ = ["Connection", "Synchronous", "connected", "is_mistake", "replaced", "reported"]
 
 Connection: TypeAlias = psycopg.Connection[Any]
 #: When a commit returns: `on` is as the database is set up, if that is not `off`.
@@ -80,6 +80,14 @@ def is_mistake(error: BaseException) -> bool:
     return isinstance(error, Exception)
 
 
+def replaced(name: str) -> LostError:
+    """What is said to a writer that is one no more."""
+    return LostError(
+        f"{name}: another process writes there now; what was not answered is for it to "
+        "answer: ask that one"
+    )
+
+
 @contextmanager
 def reported(name: str) -> Iterator[None]:
     """What PostgreSQL says, as an error that says what to do."""
@@ -90,10 +98,7 @@ def reported(name: str) -> Iterator[None]:
     except psycopg.Error as error:
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         if error.sqlstate == FENCED:
-            raise LostError(
-                f"{name}: another process writes there now; what was not answered is for it to "
-                "answer: ask that one"
-            ) from None
+            raise replaced(name) from None
         if isinstance(error, psycopg.errors.DiskFull):
             raise StoreError(f"{name}: {said}; make room, then open it again") from error
         if isinstance(error, psycopg.errors.InsufficientPrivilege):

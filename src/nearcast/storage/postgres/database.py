@@ -17,6 +17,7 @@ from nearcast.storage.postgres.connection import (
     Synchronous,
     connected,
     is_mistake,
+    replaced,
     reported,
 )
 from nearcast.storage.postgres.dialect import (
@@ -197,6 +198,14 @@ class PostgresDatabase(Tables):
                 if self._broken:
                     connection.close()  # whatever is under way does not become a commit later
                 raise
+
+    def _confirm(self) -> None:
+        """Look at the epoch alone: nothing is written, so nobody need wait or be woken for it."""
+        if self.epoch is None:
+            return
+        with reported(self.name):
+            if self._first("SELECT epoch FROM store") != self.epoch:
+                raise replaced(self.name)
 
     def _encoded(self, runs: Runs) -> Iterator[tuple[str, list[Any]]]:
         """Statements with the parameters of each time that they run."""
