@@ -101,6 +101,88 @@ def test_a_subscriber_who_reads_himself_acknowledges_himself():
         assert [each.said["subscription"] for each in hook.requests] == ["s"]
 
 
+def has(server: Running, upto: int, number: int = 1) -> None:
+    """Wait until a sink has come to a number; what follows from that is entered with it."""
+    until(lambda: server.house.sinks("").upto(number) == upto)
+
+
+def pulled(asks: Client, name: str = "ann") -> list[tuple[int, str]]:
+    page = asks.get(f"/v1/subscribers/{name}/notifications").json()
+    assert page["lost"] == 0
+    return [(each["seq"], each["subscription"]) for each in page["notifications"]]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("ends", ["enough", "deleted", "before the sink was there"])
+def test_what_went_to_no_sink_waits_for_its_reader_though_its_thing_has_ended(
+    ends: str, kind: str, tmp_path: Path
+):
+    store = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/a.db"
+    with hooking() as (hook,), serving(store, **QUICK) as server, client(server) as asks:
+        terms = {"config": {"subscriptionMaxEvents": 1}} if ends == "enough" else {}
+        begin(asks, hook, "own", sink=None, **terms)
+        if ends.startswith("before"):
+            publish(asks, "e1")
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+            begin(asks, hook)
+        else:
+            begin(asks, hook)
+            publish(asks, "e1")
+        if ends == "deleted":
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+        publish(asks, "e2")
+        has(server, 3)
+        found = pulled(asks)
+        assert [seq for seq, _ in found] == [1, 2, 3], "nobody has acknowledged anything"
+        (own,) = [seq for seq, thing in found if thing == "own"]
+        said = asks.post("/v1/subscribers/ann/ack", json={"upto": own})
+        assert said.status_code in (200, 204)
+        publish(asks, "e3")  # from here on all of it goes to the sink again
+        until(lambda: acknowledged(asks) == 4)
+
+
+def test_what_went_to_no_sink_waits_for_its_reader_after_a_restart(tmp_path: Path):
+    store = f"sqlite:///{tmp_path}/a.db"
+    with hooking(answers(500)) as (hook,):
+        with serving(store, **QUICK) as server, client(server) as asks:
+            begin(asks, hook)
+            begin(asks, hook, "own", sink=None)
+            publish(asks, "e1")
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+            publish(asks, "e2")
+            until(lambda: hook.requests)
+        with serving(store, **QUICK) as server, client(server) as asks:
+            hook.behave = takes
+            has(server, 3)
+            assert [seq for seq, _ in pulled(asks)] == [1, 2, 3]
+        with serving(store, **QUICK) as server, client(server) as asks:
+            publish(asks, "e3")
+            has(server, 4)
+            found = pulled(asks)
+            assert [seq for seq, _ in found] == [1, 2, 3, 4]
+            (own,) = [seq for seq, thing in found if thing == "own"]
+            asks.post("/v1/subscribers/ann/ack", json={"upto": own})
+            publish(asks, "e4")
+            until(lambda: acknowledged(asks) == 5)
+
+
+def test_what_all_goes_to_sinks_is_acknowledged_after_a_restart(tmp_path: Path):
+    """One sink is past a thing that has ended, and knows it no more; the other is far behind."""
+    store = f"sqlite:///{tmp_path}/a.db"
+    with hooking(takes, answers(500)) as (quick, slow):
+        with serving(store, **QUICK) as server, client(server) as asks:
+            begin(asks, slow)
+            publish(asks, "e1")
+            begin(asks, quick, "once", config={"subscriptionMaxEvents": 1})
+            begin(asks, quick, "more")
+            publish(asks, "e2")
+            has(server, 5, 2)
+            assert acknowledged(asks) == 0
+        slow.behave = takes
+        with serving(store, **QUICK) as server, client(server) as asks:
+            until(lambda: acknowledged(asks) == 5)
+
+
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_a_sink_is_shown_without_its_secrets(kind: str, tmp_path: Path):
     store = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/a.db"

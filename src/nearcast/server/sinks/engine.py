@@ -47,8 +47,10 @@ class Box:
 
     def __init__(self, tenant: str, subscriber: str, last: int) -> None:
         self.prefix = letter_id(tenant, subscriber)
-        self.last = last
-        """The number of the newest."""
+        self.last = self.since = last
+        """The number of the newest; after `since` they were seen as they were told."""
+        self.own = 0
+        """The last of those that goes to no sink."""
         self.runners: dict[int, Runner] = {}
         self.by_thing: dict[str, list[Runner]] = {}
 
@@ -136,8 +138,13 @@ class Engine:
                     continue
                 box.last = told.seq
                 touched.add(box)
+                goes = False
                 for runner in box.by_thing.get(told.subscription_id, ()):
-                    runner.see(told, texts)
+                    if runner.wants(told):
+                        goes = True
+                        runner.see(told, texts)
+                if not goes:
+                    box.own = told.seq
         if touched and self._sweeping is None:
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(_SWEEP_S, self._sweep)

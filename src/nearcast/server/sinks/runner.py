@@ -89,11 +89,9 @@ class Runner:
     # -- what comes ----------------------------------------------------------------
 
     def see(self, told: Notification, texts: Texts) -> None:
-        """A notification of a thing that sends here; they come in the order of their numbers."""
+        """A notification that goes here; they come in the order of their numbers."""
         seq = told.seq or 0
         if self._behind or seq <= self._read:
-            return
-        if not self._wants(told):
             return
         if len(self._line) >= self._most:
             self._read, self._behind = seq - 1, True
@@ -101,7 +99,8 @@ class Runner:
         self._take(told, texts)
         self.stir()
 
-    def _wants(self, told: Notification) -> bool:
+    def wants(self, told: Notification) -> bool:
+        """Whether a notification goes here."""
         span = self.spans.get(told.subscription_id)
         return span is not None and span.covers(told.seq or 0)
 
@@ -169,7 +168,8 @@ class Runner:
         upto = self.upto
         if upto == self._entered and not (self._dead or self._resent or self._unsent):
             return None
-        move = Move(self.sink, upto, self._dead, self._resent, self._unsent)
+        box = self.box
+        move = Move(self.sink, upto, box.since, box.own, self._dead, self._resent, self._unsent)
         self._dead, self._resent, self._unsent = [], [], []
         return move
 
@@ -421,7 +421,7 @@ class Runner:
         for told in page.notifications:
             if len(self._line) >= self._most:
                 break
-            if self._wants(told):
+            if self.wants(told):
                 self._take(told, texts)
             self._read = told.seq or 0
         else:
