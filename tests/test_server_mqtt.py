@@ -20,6 +20,7 @@ from nearcast.errors import ValidationError
 from nearcast.server import mqtt
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings, describe, gather
+from nearcast.server.sources import mqtt as sources_mqtt
 from nearcast.server.sources.intake import Intake
 from tests.killable import Killable
 from tests.mosquittos import Mosquitto, Phone, mosquitto
@@ -98,6 +99,59 @@ def test_events_come_in_both_modes_and_what_is_none_is_set_aside(broker: Mosquit
         assert letter["notification"] == {"topic": topic, "properties": {}, "value": "no JSON"}
         answer = asks.post(f"/v1/dead-letters/{letter['id']}/replay")
         assert answer.status_code == 409
+        phone.leave()
+
+
+#: Whatever can be said, by OwnTracks' apps and ours, that no event can be made of.
+POISON: list[tuple[str, dict[str, Any]]] = [
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "time": "9999-12-31T23:59:59Z"}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "time": [5]}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "expires": 5}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "keywords": 5}),
+    ("nearcast/default/positions/truck/t7", {"lon": 10**400, "lat": 1}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1e12}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1e305}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 253402300799}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": True}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1, "inregions": 5}),
+]
+
+
+def test_whatever_is_said_what_comes_behind_it_is_read(broker: Mosquitto):
+    with beside(broker, mqtt_owntracks=True) as (_, asks):
+        phone = Phone(broker, "shop")
+        for topic, said in POISON:
+            phone.publish(topic, said)
+        phone.publish("nearcast/default/events", feature("behind", price=3))
+        until(lambda: live(asks) == {"behind"})
+        until(lambda: came(asks, "refused") == len(POISON))
+        found = asks.get("/v1/dead-letters").json()["dead_letters"]
+        assert [json.loads(each["notification"]["value"]) for each in found] == [
+            said for _, said in POISON
+        ]
+        assert not any("mistake" in each["why"] for each in found), "each says what is wrong"
+        phone.leave()
+
+
+def test_a_message_that_breaks_what_reads_it_is_set_aside_alone(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+):
+    together = sources_mqtt.read
+
+    def read(attributes: Any, content_type: Any, body: bytes, desk: Any) -> Any:
+        if b"bad" in body:
+            raise RuntimeError("a mistake")
+        return together(attributes, content_type, body, desk)
+
+    monkeypatch.setattr(sources_mqtt, "read", read)
+    with beside(broker) as (_, asks):
+        phone = Phone(broker, "shop")
+        for id in ("a", "bad", "b"):
+            phone.publish("nearcast/default/events", feature(id, price=3))
+        until(lambda: live(asks) == {"a", "b"})
+        (letter,) = until(lambda: asks.get("/v1/dead-letters").json()["dead_letters"])
+        assert json.loads(letter["notification"]["value"])["id"] == "bad"
+        assert "mistake" in letter["why"]
         phone.leave()
 
 

@@ -23,7 +23,10 @@ from nearcast.server.problems import Problem
 from nearcast.server.sources.figures import Tally
 from nearcast.storage.sinks import Sink
 
-__all__ = ["Intake", "Message"]
+__all__ = ["MISTAKE", "Intake", "Message"]
+
+#: What is wrong with a message that broke what reads it.
+MISTAKE = "a mistake of the server's; its log has more"
 
 _PAUSE_S = 0.5
 _LONGEST = 1000  # characters of a reason
