@@ -21,6 +21,7 @@ from nearcast.server.logs import log
 from nearcast.server.settings import Settings
 from nearcast.server.sinks.addresses import Allowed, networks
 from nearcast.server.sinks.circuit import Backoff
+from nearcast.server.sinks.flights import Flights
 from nearcast.server.sinks.ledger import Move, settle
 from nearcast.server.sinks.names import Names
 from nearcast.server.sinks.ports import Channel, Means, letter_id
@@ -72,7 +73,7 @@ class Engine:
         self.backoff = Backoff(
             settings.sink_backoff_s, settings.sink_backoff_max_s, rng or random.Random()
         )
-        self.flights = asyncio.Semaphore(settings.sink_flights)
+        self.flights = Flights(settings.sink_flights)
         self._boxes: dict[tuple[str, str], Box] = {}
         self._runners: dict[tuple[str, int], Runner] = {}
         self._closed: Counter[tuple[str, str]] = Counter()

@@ -19,6 +19,7 @@ from nearcast.clock import format_micros
 from nearcast.errors import NearcastError
 from nearcast.server.logs import log
 from nearcast.server.sinks.circuit import Circuit
+from nearcast.server.sinks.flights import Standing
 from nearcast.server.sinks.ledger import Move
 from nearcast.server.sinks.ports import Channel, Letter, Outcome, retry
 from nearcast.server.wire import Texts
@@ -33,6 +34,7 @@ _PAGE, _PAGE_BYTES = 256, 1 << 20
 _REPLAYS = 100
 _LOOK_S = 60.0  # where nothing is due: how often a sink that does not work is thought of
 _PAUSE_S = 1.0  # when the core does not answer
+_PROMPT_S = 1.0  # who takes a notification within this is no trouble to others
 _order = count()
 
 
@@ -79,6 +81,8 @@ class Runner:
         """The cursor that the core was told last."""
         self._channel: Channel | None = None
         self._begun = False
+        self._prompt = False
+        """Whether what arrived last did so at once."""
         self._task: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         self._over = False
@@ -251,7 +255,8 @@ class Runner:
         now = self._engine.time()
         if self.disabled:
             return [], _LOOK_S if self._line or self._behind else None
-        if self._flying >= flight:
+        # One that fails may hang, and must not hold what others wait for.
+        if self._flying >= (1 if self.circuit.failures else flight):
             return [], None
         if now < self.circuit.rests_until and self._busy():
             return [], min(_LOOK_S, self.circuit.rests_until - now)
@@ -287,7 +292,8 @@ class Runner:
     async def _carry(self, letters: list[Letter]) -> None:
         """One send, and what becomes of it."""
         try:
-            async with self._engine.flights:
+            whose = self.tenant, self.sink.subscriber
+            async with self._engine.flights.one(*whose, self._standing()):
                 began = self._engine.time()
                 outcomes = await self._sent(letters)
         finally:
@@ -302,6 +308,12 @@ class Runner:
         self._advance()
         self._engine.dirty(self)
         self._stirred.set()
+
+    def _standing(self) -> Standing:
+        """What others have to expect of a send."""
+        if self.circuit.failures:
+            return "failing"
+        return "well" if self._prompt else "new"
 
     async def _sent(self, letters: list[Letter]) -> Sequence[Outcome]:
         channel = self._channel
@@ -335,6 +347,7 @@ class Runner:
         kind, why, after_s = outcome
         if kind == "delivered":
             self.circuit.succeeded()
+            self._prompt = now - began < _PROMPT_S
             self.delivered += 1
             if letter.number is not None:
                 self._resent.append(letter.number)
