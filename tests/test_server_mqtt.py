@@ -24,7 +24,7 @@ from nearcast.server.sources import mqtt as sources_mqtt
 from nearcast.server.sources.intake import Intake
 from tests.killable import Killable
 from tests.mosquittos import Mosquitto, Phone, mosquitto
-from tests.served import client, feature, serving
+from tests.served import client, feature, make_keys, serving
 from tests.test_server_kafka import cloud_event, figures, insist, live
 from tests.test_sinks import until
 
@@ -387,3 +387,33 @@ def test_levels_say_what_they_stand_for(text: str):
     level = mqtt.level(text)
     assert not set(level) & set("+#/\0")
     assert mqtt.text_of(level) == text
+    assert mqtt.tenant_of(mqtt.tenant_level(text)) == text
+
+
+def test_a_tenant_called_as_ours_is_has_topics_of_its_own(broker: Mosquitto, tmp_path: Path):
+    ours, theirs = make_keys(
+        tmp_path / "a.db", {"role": "admin"}, {"role": "admin", "tenant": "default"}
+    )
+    store = f"sqlite:///{tmp_path}/a.db"
+    phone = Phone(broker, "shop")
+    phone.subscribe("nearcast/+/notifications/#")
+    with (
+        serving(store, mqtt=broker.url, **QUICK) as server,
+        client(server, ours) as we,
+        client(server, theirs) as they,
+    ):
+        until(lambda: is_up(we))
+        phone.publish("nearcast/default/events", feature("ours", price=3))
+        phone.publish("nearcast/%64efault/events", feature("theirs", price=3))
+        until(lambda: live(we) == {"ours"})
+        until(lambda: live(they) == {"theirs"})
+        for asks in (they, we):
+            said = {"subscriber": "ann", "sink": broker.url}
+            assert asks.put("/v1/subscriptions/s", json=said).status_code == 201
+        until(lambda: len(phone.heard) == 2)
+    heard = {each.topic: json.loads(each.payload)["event"]["id"] for each in phone.heard}
+    assert heard == {
+        "nearcast/default/notifications/ann": "ours",
+        "nearcast/%64efault/notifications/ann": "theirs",
+    }
+    phone.leave()
