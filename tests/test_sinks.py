@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from nearcast.cli import app
 from nearcast.server.run import Running
+from nearcast.server.sinks.addresses import Allowed
 from nearcast.server.sinks.engine import Engine
+from nearcast.server.sinks.names import Names, RefusedError
 from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, retry
 from tests.hooks import OK, Hook, Request, answers, hooking, takes
 from tests.served import client, feature, make_keys, serving
@@ -327,7 +329,8 @@ def test_a_sink_that_is_gone_is_left_alone_until_it_is_named_again():
 def test_private_addresses_are_refused_at_once_or_when_they_are_found():
     with hooking() as (hook,), serving() as server, client(server) as asks:
         for host in ("127.0.0.1", "[::1]", "10.1.2.3", "169.254.169.254", "localhost",
-                     "[::ffff:127.0.0.1]", "0.0.0.0", "100.64.1.1", "224.0.0.1"):  # fmt: skip
+                     "[::ffff:127.0.0.1]", "0.0.0.0", "100.64.1.1", "224.0.0.1",
+                     "1.1.1.1%x.example.org", "[2600::1%25x]", "a%2eb"):  # fmt: skip
             answer = asks.put(
                 "/v1/subscriptions/s", json=wish(hook, sink=f"http://{host}:{hook.port}/")
             )
@@ -339,6 +342,27 @@ def test_private_addresses_are_refused_at_once_or_when_they_are_found():
         until(lambda: runner.why)
         assert "private" in runner.why
         assert not hook.requests
+
+
+@pytest.mark.parametrize("name", ["1.1.1.1%x.example.org", "2600::1%x", "%31.1.1.1", "10.0.0.1"])
+def test_what_looks_like_a_public_address_is_none_if_it_has_more_behind(name: str):
+    async def run() -> None:
+        names = Names(Allowed(), lambda *_: ["1.1.1.1"])  # whoever answers for the name says so
+        with pytest.raises(RefusedError):
+            await names.addresses(name, 443)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("1.1.1.1", "1.1.1.1"), ("2600:0:0::1", "2600::1"), ("example.org", "9.9.9.9")],
+)
+def test_what_is_connected_to_is_the_address_that_was_checked(name: str, address: str):
+    async def run() -> None:
+        assert await Names(Allowed(), lambda *_: ["9.9.9.9"]).addresses(name, 443) == [address]
+
+    asyncio.run(run())
 
 
 def letters(asks: Client, **query: Any) -> list[dict[str, Any]]:
