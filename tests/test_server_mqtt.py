@@ -20,7 +20,7 @@ from nearcast.errors import ValidationError
 from nearcast.server import mqtt
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings, describe, gather
-from nearcast.server.sources import mqtt as sources_mqtt
+from nearcast.server.sources import envelopes
 from nearcast.server.sources.intake import Intake
 from tests.killable import Killable
 from tests.mosquittos import Mosquitto, Phone, mosquitto
@@ -117,6 +117,30 @@ POISON: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def test_a_tenant_has_no_more_by_mqtt_than_it_may_and_all_of_it_is_counted(broker: Mosquitto):
+    with beside(broker, tenant_events=3) as (_, asks):
+        phone = Phone(broker, "shop")
+        for id in ("a", "b", "a", "c", "d", "b", "e"):
+            phone.publish("nearcast/default/events", feature(id, price=3))
+        until(lambda: came(asks, "refused") == 2)
+        until(lambda: came(asks, "repeated") == 2)
+        assert live(asks) == {"a", "b", "c"}
+        found = asks.get("/v1/dead-letters").json()["dead_letters"]
+        assert [json.loads(each["notification"]["value"])["id"] for each in found] == ["d", "e"]
+        assert all("this tenant may have 3 events" in each["why"] for each in found)
+        said = figures(asks)
+        assert said['nearcast_events_total{result="accepted"}'] == 3
+        assert said['nearcast_events_total{result="repeated"}'] == 2
+        assert said['nearcast_tenant_accepted_total{tenant=""}'] == 3
+        assert said['nearcast_tenant_repeated_total{tenant=""}'] == 2
+        assert said['nearcast_tenant_refused_total{tenant=""}'] == 2
+        for id in ("a", "b"):  # where there is room again, more is taken
+            assert asks.delete(f"/v1/events/{id}").status_code == 204
+        phone.publish("nearcast/default/events", feature("f", price=3))
+        until(lambda: live(asks) == {"c", "f"})
+        phone.leave()
+
+
 def test_whatever_is_said_what_comes_behind_it_is_read(broker: Mosquitto):
     with beside(broker, mqtt_owntracks=True) as (_, asks):
         phone = Phone(broker, "shop")
@@ -136,14 +160,14 @@ def test_whatever_is_said_what_comes_behind_it_is_read(broker: Mosquitto):
 def test_a_message_that_breaks_what_reads_it_is_set_aside_alone(
     broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ):
-    together = sources_mqtt.read
+    together = envelopes.read
 
     def read(attributes: Any, content_type: Any, body: bytes, desk: Any) -> Any:
         if b"bad" in body:
             raise RuntimeError("a mistake")
         return together(attributes, content_type, body, desk)
 
-    monkeypatch.setattr(sources_mqtt, "read", read)
+    monkeypatch.setattr("nearcast.server.sources.mqtt.read", read)
     with beside(broker) as (_, asks):
         phone = Phone(broker, "shop")
         for id in ("a", "bad", "b"):

@@ -53,7 +53,7 @@ class KafkaSource:
         self._desk = desk
         self._settings = desk.settings
         self._tally = tally
-        self._intake = Intake("KAFKA", desk.house, lambda: desk.core, tally)
+        self._intake = Intake("KAFKA", desk, tally)
         self._topics = {each.name: each for each in topics_of(self._settings.kafka_in)}
         self._thread = ThreadPoolExecutor(1, "nearcast-kafka-in")
         self._cluster = ""

@@ -43,7 +43,7 @@ class MqttSource:
         self._desk = desk
         self._settings = desk.settings
         self._tally = tally
-        self._intake = Intake("MQTT", desk.house, lambda: desk.core, tally)
+        self._intake = Intake("MQTT", desk, tally)
         self._prefix = f"{self._settings.mqtt_prefix}/"
         self._queue: deque[_Came] = deque()
         self._stirred = asyncio.Event()
