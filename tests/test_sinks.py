@@ -18,7 +18,7 @@ from nearcast.server.run import Running
 from nearcast.server.sinks.addresses import Allowed
 from nearcast.server.sinks.engine import Engine
 from nearcast.server.sinks.names import Names, RefusedError
-from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, retry
+from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, letter_id, retry
 from tests.hooks import OK, Hook, Request, answers, hooking, takes
 from tests.served import client, feature, make_keys, serving
 
@@ -296,6 +296,31 @@ def test_it_goes_on_after_a_restart(tmp_path: Path):
             until(lambda: acknowledged(asks) == acknowledged(asks, "bob") == 3)
     assert bad.seqs[before:] == [1, 2, 3]
     assert good.seqs == [1, 2, 3]
+    assert len({each.headers["webhook-id"] for each in bad.requests}) == 3
+
+
+def test_ids_of_letters_are_of_one_store():
+    places = [("a", "t", "ann"), ("b", "t", "ann"), ("a", "", "ann"), ("a", "t", "bob")]
+    assert len({letter_id(*each) for each in places}) == 4
+
+
+def test_no_two_notifications_have_one_id_in_whatever_store(tmp_path: Path):
+    """The same subscriber and number: in another store, and in one that was put back."""
+    a, b, c = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
+    with hooking() as (hook,):
+        for store, event in ((a, "e1"), (b, "e1")):
+            with serving(f"sqlite:///{store}", **QUICK) as server, client(server) as asks:
+                begin(asks, hook)
+                publish(asks, event)
+                until(lambda: acknowledged(asks) == 1)
+                if store == a:
+                    assert asks.post("/v1/backup", json={"file": str(c)}).status_code == 200
+        for store, event in ((a, "e2"), (c, "e3")):
+            with serving(f"sqlite:///{store}", **QUICK) as server, client(server) as asks:
+                publish(asks, event)
+                until(lambda: acknowledged(asks) == 2)
+    assert hook.seqs == [1, 1, 2, 2]
+    assert len({each.headers["webhook-id"] for each in hook.requests}) == 4
 
 
 def test_what_was_told_before_a_thing_ended_is_still_sent():

@@ -46,8 +46,9 @@ _PAUSE_S = 1.0
 class Box:
     """One subscriber's notifications, as far as they are sent somewhere."""
 
-    def __init__(self, tenant: str, subscriber: str, last: int) -> None:
-        self.prefix = letter_id(tenant, subscriber)
+    def __init__(self, prefix: str, last: int) -> None:
+        self.prefix = prefix
+        """What ids of its letters begin with."""
         self.last = self.since = last
         """The number of the newest; after `since` they were seen as they were told."""
         self.own = 0
@@ -168,7 +169,8 @@ class Engine:
         sink = opened.sink
         box = self._boxes.get((tenant, sink.subscriber))
         if box is None:
-            box = self._boxes[tenant, sink.subscriber] = Box(tenant, sink.subscriber, opened.last)
+            prefix = letter_id(self.means.identity(), tenant, sink.subscriber)
+            box = self._boxes[tenant, sink.subscriber] = Box(prefix, opened.last)
         runner = Runner(self, tenant, box, opened)
         self._runners[tenant, sink.number] = box.runners[sink.number] = runner
         asyncio.get_running_loop().call_soon(runner.start)  # when it knows what goes there

@@ -14,8 +14,10 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from nearcast.broker.replies import Notification
-from nearcast.clock import format_micros
+from nearcast.clock import format_micros, to_micros
 from nearcast.errors import NearcastError
 from nearcast.server.logs import log
 from nearcast.server.sinks.circuit import Circuit
@@ -118,7 +120,7 @@ class Runner:
             if not told.digest:
                 self._bind()
             return
-        self._enter(Letter(self._name(seq), seq, told.subscription_id, told.at, text))
+        self._enter(Letter(self._name(seq, told.at), seq, told.subscription_id, told.at, text))
 
     def _bind(self) -> None:
         """Send what there is of a digest as one."""
@@ -126,12 +128,13 @@ class Runner:
         (first, _), (last, _) = digest[0], digest[-1]
         seq = last.seq or 0
         page = b'{"notifications":[%b],"next":%d}' % (b",".join(text for _, text in digest), seq)
-        of = Letter(self._name(seq), seq, last.subscription_id, last.at, page)
+        of = Letter(self._name(seq, last.at), seq, last.subscription_id, last.at, page)
         of.first = first.seq or 0
         self._enter(of)
 
-    def _name(self, seq: int) -> str:
-        return f"{self.box.prefix}{seq}"
+    def _name(self, seq: int, at: int) -> str:
+        # A store that was put back tells other things under the same numbers, but not at that time.
+        return f"{self.box.prefix}{at:x}_{seq}"
 
     def _enter(self, letter: Letter) -> None:
         self._line.append(letter)
@@ -455,7 +458,7 @@ class Runner:
             self._in_hand.add(each.number)
             self._replays.append(
                 Letter(
-                    self._name(each.seq),
+                    self._name(each.seq, _at(each.body)),
                     each.seq,
                     each.thing,
                     each.at,
@@ -497,6 +500,12 @@ def _goes_on(one: Notification, then: Notification) -> bool:
     """Whether a notification is the next one of the same digest."""
     behind = one.digest or 0
     return then.subscription_id == one.subscription_id and then.digest == behind - 1
+
+
+def _at(body: str) -> int:
+    """The time of the notification that a letter has, or of the last one of a digest."""
+    said = msgspec.json.decode(body)
+    return to_micros(said["notifications"][-1]["at"] if "notifications" in said else said["at"])
 
 
 def _said(error: BaseException) -> str:
