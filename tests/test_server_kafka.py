@@ -23,6 +23,7 @@ from nearcast.server.settings import Settings, describe, gather
 from nearcast.server.sinks import engine
 from nearcast.server.sinks.kafka import Carriage
 from nearcast.server.sinks.runner import Runner
+from nearcast.server.sources import envelopes
 from tests.kafkas import Kafka
 from tests.killable import Killable
 from tests.served import client, feature, serving
@@ -123,6 +124,8 @@ def test_events_come_in_both_modes_and_what_is_none_is_set_aside(kafka: Kafka):
         until(lambda: came(asks, "refused") == 5)
         until(lambda: live(asks) == {"a", "b", "plain", "late"})
         assert (came(asks, "accepted"), came(asks, "repeated"), is_up(asks)) == (4, 1, 1)
+        assert figures(asks)['nearcast_events_total{result="accepted"}'] == 4
+        assert figures(asks)['nearcast_tenant_accepted_total{tenant=""}'] == 4
         behind = {v for k, v in figures(asks).items() if "source_behind" in k}
         assert behind == {0}
         letters = asks.get("/v1/dead-letters").json()["dead_letters"]
@@ -130,6 +133,29 @@ def test_events_come_in_both_modes_and_what_is_none_is_set_aside(kafka: Kafka):
     values = {json.dumps(each["notification"].get("value")) for each in letters}
     assert values == {"null", '"{}"', '"hello"', json.dumps(structured("a", 4)["value"].decode())}
     assert {each["sink"].partition("/")[0] for each in letters} == {topic}
+
+
+def test_a_message_that_breaks_what_reads_it_is_set_aside_alone(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+):
+    together = envelopes.read
+
+    def read(attributes: Any, content_type: Any, body: bytes | None, desk: Any) -> Any:
+        if b"bad" in (body or b""):
+            raise RuntimeError("a mistake")
+        return together(attributes, content_type, body, desk)
+
+    monkeypatch.setattr("nearcast.server.sources.kafka.read", read)
+    topic = name()
+    kafka.topic(topic)
+    kafka.produce(topic, [structured("a"), structured("bad"), structured("b")])
+    with (
+        serving(kafka_servers=kafka.address, kafka_in=topic, **QUICK) as server,
+        client(server) as asks,
+    ):
+        until(lambda: live(asks) == {"a", "b"})
+        (letter,) = until(lambda: asks.get("/v1/dead-letters").json()["dead_letters"])
+        assert "mistake" in letter["why"]
 
 
 def test_a_topic_is_a_tenants(kafka: Kafka, tmp_path: Path):

@@ -20,10 +20,11 @@ from nearcast.errors import ValidationError
 from nearcast.server import mqtt
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings, describe, gather
+from nearcast.server.sources import envelopes
 from nearcast.server.sources.intake import Intake
 from tests.killable import Killable
 from tests.mosquittos import Mosquitto, Phone, mosquitto
-from tests.served import client, feature, serving
+from tests.served import client, feature, make_keys, serving
 from tests.test_server_kafka import cloud_event, figures, insist, live
 from tests.test_sinks import until
 
@@ -98,6 +99,83 @@ def test_events_come_in_both_modes_and_what_is_none_is_set_aside(broker: Mosquit
         assert letter["notification"] == {"topic": topic, "properties": {}, "value": "no JSON"}
         answer = asks.post(f"/v1/dead-letters/{letter['id']}/replay")
         assert answer.status_code == 409
+        phone.leave()
+
+
+#: Whatever can be said, by OwnTracks' apps and ours, that no event can be made of.
+POISON: list[tuple[str, dict[str, Any]]] = [
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "time": "9999-12-31T23:59:59Z"}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "time": [5]}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "expires": 5}),
+    ("nearcast/default/positions/truck/t7", {"lon": 1, "lat": 1, "keywords": 5}),
+    ("nearcast/default/positions/truck/t7", {"lon": 10**400, "lat": 1}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1e12}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1e305}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 253402300799}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": True}),
+    ("owntracks/u/d", {"_type": "location", "lon": 1, "lat": 1, "tst": 1, "inregions": 5}),
+]
+
+
+def test_a_tenant_has_no_more_by_mqtt_than_it_may_and_all_of_it_is_counted(broker: Mosquitto):
+    with beside(broker, tenant_events=3) as (_, asks):
+        phone = Phone(broker, "shop")
+        for id in ("a", "b", "a", "c", "d", "b", "e"):
+            phone.publish("nearcast/default/events", feature(id, price=3))
+        until(lambda: came(asks, "refused") == 2)
+        until(lambda: came(asks, "repeated") == 2)
+        assert live(asks) == {"a", "b", "c"}
+        found = asks.get("/v1/dead-letters").json()["dead_letters"]
+        assert [json.loads(each["notification"]["value"])["id"] for each in found] == ["d", "e"]
+        assert all("this tenant may have 3 events" in each["why"] for each in found)
+        said = figures(asks)
+        assert said['nearcast_events_total{result="accepted"}'] == 3
+        assert said['nearcast_events_total{result="repeated"}'] == 2
+        assert said['nearcast_tenant_accepted_total{tenant=""}'] == 3
+        assert said['nearcast_tenant_repeated_total{tenant=""}'] == 2
+        assert said['nearcast_tenant_refused_total{tenant=""}'] == 2
+        for id in ("a", "b"):  # where there is room again, more is taken
+            assert asks.delete(f"/v1/events/{id}").status_code == 204
+        phone.publish("nearcast/default/events", feature("f", price=3))
+        until(lambda: live(asks) == {"c", "f"})
+        phone.leave()
+
+
+def test_whatever_is_said_what_comes_behind_it_is_read(broker: Mosquitto):
+    with beside(broker, mqtt_owntracks=True) as (_, asks):
+        phone = Phone(broker, "shop")
+        for topic, said in POISON:
+            phone.publish(topic, said)
+        phone.publish("nearcast/default/events", feature("behind", price=3))
+        until(lambda: live(asks) == {"behind"})
+        until(lambda: came(asks, "refused") == len(POISON))
+        found = asks.get("/v1/dead-letters").json()["dead_letters"]
+        assert [json.loads(each["notification"]["value"]) for each in found] == [
+            said for _, said in POISON
+        ]
+        assert not any("mistake" in each["why"] for each in found), "each says what is wrong"
+        phone.leave()
+
+
+def test_a_message_that_breaks_what_reads_it_is_set_aside_alone(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+):
+    together = envelopes.read
+
+    def read(attributes: Any, content_type: Any, body: bytes, desk: Any) -> Any:
+        if b"bad" in body:
+            raise RuntimeError("a mistake")
+        return together(attributes, content_type, body, desk)
+
+    monkeypatch.setattr("nearcast.server.sources.mqtt.read", read)
+    with beside(broker) as (_, asks):
+        phone = Phone(broker, "shop")
+        for id in ("a", "bad", "b"):
+            phone.publish("nearcast/default/events", feature(id, price=3))
+        until(lambda: live(asks) == {"a", "b"})
+        (letter,) = until(lambda: asks.get("/v1/dead-letters").json()["dead_letters"])
+        assert json.loads(letter["notification"]["value"])["id"] == "bad"
+        assert "mistake" in letter["why"]
         phone.leave()
 
 
@@ -333,3 +411,33 @@ def test_levels_say_what_they_stand_for(text: str):
     level = mqtt.level(text)
     assert not set(level) & set("+#/\0")
     assert mqtt.text_of(level) == text
+    assert mqtt.tenant_of(mqtt.tenant_level(text)) == text
+
+
+def test_a_tenant_called_as_ours_is_has_topics_of_its_own(broker: Mosquitto, tmp_path: Path):
+    ours, theirs = make_keys(
+        tmp_path / "a.db", {"role": "admin"}, {"role": "admin", "tenant": "default"}
+    )
+    store = f"sqlite:///{tmp_path}/a.db"
+    phone = Phone(broker, "shop")
+    phone.subscribe("nearcast/+/notifications/#")
+    with (
+        serving(store, mqtt=broker.url, **QUICK) as server,
+        client(server, ours) as we,
+        client(server, theirs) as they,
+    ):
+        until(lambda: is_up(we))
+        phone.publish("nearcast/default/events", feature("ours", price=3))
+        phone.publish("nearcast/%64efault/events", feature("theirs", price=3))
+        until(lambda: live(we) == {"ours"})
+        until(lambda: live(they) == {"theirs"})
+        for asks in (they, we):
+            said = {"subscriber": "ann", "sink": broker.url}
+            assert asks.put("/v1/subscriptions/s", json=said).status_code == 201
+        until(lambda: len(phone.heard) == 2)
+    heard = {each.topic: json.loads(each.payload)["event"]["id"] for each in phone.heard}
+    assert heard == {
+        "nearcast/default/notifications/ann": "ours",
+        "nearcast/%64efault/notifications/ann": "theirs",
+    }
+    phone.leave()

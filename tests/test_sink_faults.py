@@ -140,3 +140,28 @@ def test_a_name_that_means_something_else_the_second_time():
         assert "private" in dead["why"]
         assert dead["seq"] == 2
         assert len(hook.requests) == 1
+
+
+def test_many_that_hang_at_once_do_not_delay_one_that_works():
+    """More of them than may be under way, each of a subscriber of its own, none failed so far."""
+    settings = PATIENT | {"sink_flights": 16, "sink_timeout_s": 3600}
+    with (
+        hooking(takes, hangs) as (good, bad),
+        serving(**settings) as server,
+        client(server) as asks,
+    ):
+        begin(asks, "ann", good)
+        assert asks.post("/v1/events", json=feature("first", a=1)).status_code == 200
+        until(lambda: good.seqs == [1])
+        for number in range(30):
+            wanted = {
+                "subscriber": f"b{number}", "keywords": ["bad"], "sink": bad.url,
+                "protocolsettings": {"timeout": 3600, "flight": 8},
+            }  # fmt: skip
+            assert asks.put(f"/v1/subscriptions/b{number}", json=wanted).status_code == 201
+        for number in range(8):
+            event = feature(f"e{number}", a=1) | {"keywords": ["bad"]}
+            assert asks.post("/v1/events", json=event).status_code == 200
+        until(lambda: len(bad.requests) >= 7)
+        until(lambda: good.seqs == [*range(1, 10)])
+        assert len(bad.requests) <= 12

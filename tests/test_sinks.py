@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from nearcast.cli import app
 from nearcast.server.run import Running
+from nearcast.server.sinks.addresses import Allowed
 from nearcast.server.sinks.engine import Engine
-from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, retry
+from nearcast.server.sinks.names import Names, RefusedError
+from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, letter_id, retry
 from tests.hooks import OK, Hook, Request, answers, hooking, takes
 from tests.served import client, feature, make_keys, serving
 
@@ -99,6 +101,88 @@ def test_a_subscriber_who_reads_himself_acknowledges_himself():
         time.sleep(1.5)  # longer than it takes a cursor to follow
         assert acknowledged(asks) == 0
         assert [each.said["subscription"] for each in hook.requests] == ["s"]
+
+
+def has(server: Running, upto: int, number: int = 1) -> None:
+    """Wait until a sink has come to a number; what follows from that is entered with it."""
+    until(lambda: server.house.sinks("").upto(number) == upto)
+
+
+def pulled(asks: Client, name: str = "ann") -> list[tuple[int, str]]:
+    page = asks.get(f"/v1/subscribers/{name}/notifications").json()
+    assert page["lost"] == 0
+    return [(each["seq"], each["subscription"]) for each in page["notifications"]]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("ends", ["enough", "deleted", "before the sink was there"])
+def test_what_went_to_no_sink_waits_for_its_reader_though_its_thing_has_ended(
+    ends: str, kind: str, tmp_path: Path
+):
+    store = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/a.db"
+    with hooking() as (hook,), serving(store, **QUICK) as server, client(server) as asks:
+        terms = {"config": {"subscriptionMaxEvents": 1}} if ends == "enough" else {}
+        begin(asks, hook, "own", sink=None, **terms)
+        if ends.startswith("before"):
+            publish(asks, "e1")
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+            begin(asks, hook)
+        else:
+            begin(asks, hook)
+            publish(asks, "e1")
+        if ends == "deleted":
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+        publish(asks, "e2")
+        has(server, 3)
+        found = pulled(asks)
+        assert [seq for seq, _ in found] == [1, 2, 3], "nobody has acknowledged anything"
+        (own,) = [seq for seq, thing in found if thing == "own"]
+        said = asks.post("/v1/subscribers/ann/ack", json={"upto": own})
+        assert said.status_code in (200, 204)
+        publish(asks, "e3")  # from here on all of it goes to the sink again
+        until(lambda: acknowledged(asks) == 4)
+
+
+def test_what_went_to_no_sink_waits_for_its_reader_after_a_restart(tmp_path: Path):
+    store = f"sqlite:///{tmp_path}/a.db"
+    with hooking(answers(500)) as (hook,):
+        with serving(store, **QUICK) as server, client(server) as asks:
+            begin(asks, hook)
+            begin(asks, hook, "own", sink=None)
+            publish(asks, "e1")
+            assert asks.delete("/v1/subscriptions/own").status_code == 204
+            publish(asks, "e2")
+            until(lambda: hook.requests)
+        with serving(store, **QUICK) as server, client(server) as asks:
+            hook.behave = takes
+            has(server, 3)
+            assert [seq for seq, _ in pulled(asks)] == [1, 2, 3]
+        with serving(store, **QUICK) as server, client(server) as asks:
+            publish(asks, "e3")
+            has(server, 4)
+            found = pulled(asks)
+            assert [seq for seq, _ in found] == [1, 2, 3, 4]
+            (own,) = [seq for seq, thing in found if thing == "own"]
+            asks.post("/v1/subscribers/ann/ack", json={"upto": own})
+            publish(asks, "e4")
+            until(lambda: acknowledged(asks) == 5)
+
+
+def test_what_all_goes_to_sinks_is_acknowledged_after_a_restart(tmp_path: Path):
+    """One sink is past a thing that has ended, and knows it no more; the other is far behind."""
+    store = f"sqlite:///{tmp_path}/a.db"
+    with hooking(takes, answers(500)) as (quick, slow):
+        with serving(store, **QUICK) as server, client(server) as asks:
+            begin(asks, slow)
+            publish(asks, "e1")
+            begin(asks, quick, "once", config={"subscriptionMaxEvents": 1})
+            begin(asks, quick, "more")
+            publish(asks, "e2")
+            has(server, 5, 2)
+            assert acknowledged(asks) == 0
+        slow.behave = takes
+        with serving(store, **QUICK) as server, client(server) as asks:
+            until(lambda: acknowledged(asks) == 5)
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
@@ -212,6 +296,31 @@ def test_it_goes_on_after_a_restart(tmp_path: Path):
             until(lambda: acknowledged(asks) == acknowledged(asks, "bob") == 3)
     assert bad.seqs[before:] == [1, 2, 3]
     assert good.seqs == [1, 2, 3]
+    assert len({each.headers["webhook-id"] for each in bad.requests}) == 3
+
+
+def test_ids_of_letters_are_of_one_store():
+    places = [("a", "t", "ann"), ("b", "t", "ann"), ("a", "", "ann"), ("a", "t", "bob")]
+    assert len({letter_id(*each) for each in places}) == 4
+
+
+def test_no_two_notifications_have_one_id_in_whatever_store(tmp_path: Path):
+    """The same subscriber and number: in another store, and in one that was put back."""
+    a, b, c = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
+    with hooking() as (hook,):
+        for store, event in ((a, "e1"), (b, "e1")):
+            with serving(f"sqlite:///{store}", **QUICK) as server, client(server) as asks:
+                begin(asks, hook)
+                publish(asks, event)
+                until(lambda: acknowledged(asks) == 1)
+                if store == a:
+                    assert asks.post("/v1/backup", json={"file": str(c)}).status_code == 200
+        for store, event in ((a, "e2"), (c, "e3")):
+            with serving(f"sqlite:///{store}", **QUICK) as server, client(server) as asks:
+                publish(asks, event)
+                until(lambda: acknowledged(asks) == 2)
+    assert hook.seqs == [1, 1, 2, 2]
+    assert len({each.headers["webhook-id"] for each in hook.requests}) == 4
 
 
 def test_what_was_told_before_a_thing_ended_is_still_sent():
@@ -245,7 +354,8 @@ def test_a_sink_that_is_gone_is_left_alone_until_it_is_named_again():
 def test_private_addresses_are_refused_at_once_or_when_they_are_found():
     with hooking() as (hook,), serving() as server, client(server) as asks:
         for host in ("127.0.0.1", "[::1]", "10.1.2.3", "169.254.169.254", "localhost",
-                     "[::ffff:127.0.0.1]", "0.0.0.0", "100.64.1.1", "224.0.0.1"):  # fmt: skip
+                     "[::ffff:127.0.0.1]", "0.0.0.0", "100.64.1.1", "224.0.0.1",
+                     "1.1.1.1%x.example.org", "[2600::1%25x]", "a%2eb"):  # fmt: skip
             answer = asks.put(
                 "/v1/subscriptions/s", json=wish(hook, sink=f"http://{host}:{hook.port}/")
             )
@@ -257,6 +367,27 @@ def test_private_addresses_are_refused_at_once_or_when_they_are_found():
         until(lambda: runner.why)
         assert "private" in runner.why
         assert not hook.requests
+
+
+@pytest.mark.parametrize("name", ["1.1.1.1%x.example.org", "2600::1%x", "%31.1.1.1", "10.0.0.1"])
+def test_what_looks_like_a_public_address_is_none_if_it_has_more_behind(name: str):
+    async def run() -> None:
+        names = Names(Allowed(), lambda *_: ["1.1.1.1"])  # whoever answers for the name says so
+        with pytest.raises(RefusedError):
+            await names.addresses(name, 443)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("1.1.1.1", "1.1.1.1"), ("2600:0:0::1", "2600::1"), ("example.org", "9.9.9.9")],
+)
+def test_what_is_connected_to_is_the_address_that_was_checked(name: str, address: str):
+    async def run() -> None:
+        assert await Names(Allowed(), lambda *_: ["9.9.9.9"]).addresses(name, 443) == [address]
+
+    asyncio.run(run())
 
 
 def letters(asks: Client, **query: Any) -> list[dict[str, Any]]:

@@ -73,7 +73,9 @@ def text_of(level: str) -> str:
 
 
 def tenant_level(tenant: str) -> str:
-    """The level that stands for a tenant."""
+    """The level that stands for a tenant; of one that is called as ours is, it is written apart."""
+    if tenant == _DEFAULT:
+        return f"%{ord(tenant[0]):02X}{tenant[1:]}"
     return level(tenant) if tenant else _DEFAULT
 
 

@@ -105,7 +105,7 @@ class Settings:
     sink_flight: int = 64
     """How many notifications may be on their way to one sink, where it asks for more than one."""
     sink_flights: int = 1024
-    """How many to all sinks together; others wait for their turn."""
+    """How many to all sinks together; of one subscriber up to a fifth. Others wait for a turn."""
     sink_queue: int = 1000
     """Notifications in memory for one sink; what is beyond is read from the store later."""
     sink_timeout_s: float = 15.0

@@ -17,7 +17,13 @@ from nearcast.clock import FOREVER
 from nearcast.storage import statements as sql
 from nearcast.storage.tables import Tables
 
-__all__ = ["Closed", "Delivery", "News", "Opened", "Routed", "Sink", "Sinks", "Span", "Switched"]
+__all__ = [
+    "Closed", "Delivery", "News", "Opened", "Own", "Routed", "Sink", "Sinks", "Span", "Switched",
+]  # fmt: skip
+
+
+#: What a subscriber's fact begins with: what is known of `Own`.
+_OWN = "own "
 
 
 class Delivery(NamedTuple):
@@ -48,6 +54,15 @@ class Span(NamedTuple):
     def covers(self, seq: int) -> bool:
         """Whether this is one of them."""
         return self.since < seq and (self.ended is None or seq <= self.ended)
+
+
+class Own(NamedTuple):
+    """What of a subscriber's notifications goes to no sink: he reads it himself."""
+
+    upto: int
+    """That is known up to this number."""
+    last: int
+    """The greatest of them; or one that is as great, where they are not known."""
 
 
 class Opened(NamedTuple):
@@ -116,6 +131,7 @@ class Sinks:
         """Numbers by subscriber, protocol, URI and settings."""
         self._of: dict[str, set[int]] = {}
         self._by_thing: dict[str, set[int]] = {}
+        self._own: dict[str, Own] = {}
         self._news: list[News] = []
         self._greatest = 0
         self._load()
@@ -133,6 +149,8 @@ class Sinks:
         query = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
         greatest = self._database.value(query, (tenant, "sink"))
         self._greatest = int(greatest or 0)
+        for name, said in self._database.rows(sql.FACTS_LIKE, (tenant, len(_OWN), _OWN)):
+            self._own[name.removeprefix(_OWN)] = Own(*map(int, said.split()))
 
     # -- looking -------------------------------------------------------------------
 
@@ -173,6 +191,19 @@ class Sinks:
         """How many things of a subscriber have a sink. O(its sinks)."""
         mine = (self._known[number] for number in self._of.get(subscriber, ()))
         return sum(len(each.spans) - len(each.ending) for each in mine)
+
+    def own(self, subscriber: str) -> Own:
+        """What of somebody's notifications goes to no sink, as far as that is known.
+
+        Where nothing was entered the sinks are new: of what was told before only its reader knows.
+        """
+        held = self.held(subscriber)
+        return self._own.get(subscriber) or Own(held, held)
+
+    def takes(self, thing: str, seq: int) -> bool:
+        """Whether a thing's notification goes to a sink, or went to one that is not past it."""
+        those = self._by_thing.get(thing, ())
+        return any(self._known[number].spans[thing].covers(seq) for number in those)
 
     def news(self) -> list[News]:
         """What has changed since this was asked last; after a commit."""
@@ -218,6 +249,15 @@ class Sinks:
             self._unset(number, thing)
         self._moved(known.sink.subscriber)
         self._tidy(number)
+
+    def know(self, subscriber: str, own: Own, *, keep: bool) -> None:
+        """What goes to no sink is known so far; `keep` it, if the outbox cannot tell it again."""
+        if subscriber not in self._of:
+            return
+        self._own[subscriber] = own
+        if keep:
+            row = (self._tenant, _OWN + subscriber, f"{own.upto} {own.last}")
+            self._database.stage(sql.SET_FACT, row)
 
     def disable(self, number: int, why: str | None) -> None:
         """Send nothing there any more; None: send again."""
@@ -268,6 +308,9 @@ class Sinks:
         mine.discard(number)
         if not mine:
             del self._of[known.sink.subscriber]
+            if self._own.pop(known.sink.subscriber, None) is not None:
+                row = (self._tenant, _OWN + known.sink.subscriber)
+                self._database.stage(sql.DROP_FACT, row)
         self._database.stage(sql.DROP_SINK, (self._tenant, number))
         self._news.append(Closed(number))
         self._moved(known.sink.subscriber)

@@ -66,7 +66,7 @@ class Allowed:
     def takes(self, text: str) -> bool:
         """Whether a sink may be at an address."""
         try:
-            address: Address = ip_address(text.partition("%")[0])
+            address: Address = ip_address(text)
         except ValueError:
             return False
         inner = _inner(address) or address

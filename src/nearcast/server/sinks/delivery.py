@@ -59,6 +59,9 @@ def _scheme(uri: str) -> str:
                               "as %XX")  # fmt: skip
     if not host:
         raise ValidationError("sink", uri, "give a whole URI such as https://example.org/hook")
+    if "%" in host:
+        raise ValidationError("sink", uri, "give a host without %, or a public address without a "
+                              "zone")  # fmt: skip
     if parts.username is not None or parts.password is not None:
         raise ValidationError(
             "sink", f"{parts.scheme}://…@{host}", "a URI is read back and logged: give names and "

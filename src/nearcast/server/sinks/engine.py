@@ -21,6 +21,7 @@ from nearcast.server.logs import log
 from nearcast.server.settings import Settings
 from nearcast.server.sinks.addresses import Allowed, networks
 from nearcast.server.sinks.circuit import Backoff
+from nearcast.server.sinks.flights import Flights
 from nearcast.server.sinks.ledger import Move, settle
 from nearcast.server.sinks.names import Names
 from nearcast.server.sinks.ports import Channel, Means, letter_id
@@ -45,10 +46,13 @@ _PAUSE_S = 1.0
 class Box:
     """One subscriber's notifications, as far as they are sent somewhere."""
 
-    def __init__(self, tenant: str, subscriber: str, last: int) -> None:
-        self.prefix = letter_id(tenant, subscriber)
-        self.last = last
-        """The number of the newest."""
+    def __init__(self, prefix: str, last: int) -> None:
+        self.prefix = prefix
+        """What ids of its letters begin with."""
+        self.last = self.since = last
+        """The number of the newest; after `since` they were seen as they were told."""
+        self.own = 0
+        """The last of those that goes to no sink."""
         self.runners: dict[int, Runner] = {}
         self.by_thing: dict[str, list[Runner]] = {}
 
@@ -70,7 +74,7 @@ class Engine:
         self.backoff = Backoff(
             settings.sink_backoff_s, settings.sink_backoff_max_s, rng or random.Random()
         )
-        self.flights = asyncio.Semaphore(settings.sink_flights)
+        self.flights = Flights(settings.sink_flights)
         self._boxes: dict[tuple[str, str], Box] = {}
         self._runners: dict[tuple[str, int], Runner] = {}
         self._closed: Counter[tuple[str, str]] = Counter()
@@ -136,8 +140,13 @@ class Engine:
                     continue
                 box.last = told.seq
                 touched.add(box)
+                goes = False
                 for runner in box.by_thing.get(told.subscription_id, ()):
-                    runner.see(told, texts)
+                    if runner.wants(told):
+                        goes = True
+                        runner.see(told, texts)
+                if not goes:
+                    box.own = told.seq
         if touched and self._sweeping is None:
             loop = asyncio.get_running_loop()
             self._sweeping = loop.call_later(_SWEEP_S, self._sweep)
@@ -160,7 +169,8 @@ class Engine:
         sink = opened.sink
         box = self._boxes.get((tenant, sink.subscriber))
         if box is None:
-            box = self._boxes[tenant, sink.subscriber] = Box(tenant, sink.subscriber, opened.last)
+            prefix = letter_id(self.means.identity(), tenant, sink.subscriber)
+            box = self._boxes[tenant, sink.subscriber] = Box(prefix, opened.last)
         runner = Runner(self, tenant, box, opened)
         self._runners[tenant, sink.number] = box.runners[sink.number] = runner
         asyncio.get_running_loop().call_soon(runner.start)  # when it knows what goes there

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_address
 
 from nearcast.server.sinks.addresses import Allowed
 
@@ -51,8 +52,13 @@ class Names:
         return taken
 
     async def _found(self, name: str, port: int) -> list[str]:
-        if self.allowed.takes(name):  # an address already
-            return [name]
+        if "%" in name:  # to some it is an address with a zone, to others a name
+            raise RefusedError("its name has a % in it")
+        address = None
+        with suppress(ValueError):
+            address = ip_address(name)
+        if address is not None:  # what is connected to is what was checked, not how it was written
+            return [str(address)]
         asked = self._asked.get((name, port))
         if asked is None:
             asked = self._asked[name, port] = asyncio.ensure_future(self._looked_up(name, port))

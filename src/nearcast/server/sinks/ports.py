@@ -18,9 +18,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def letter_id(tenant: str, subscriber: str) -> str:
-    """What ids of a subscriber's letters begin with: nobody chooses it, and it has no dot."""
-    said = f"{tenant}\0{subscriber}".encode("utf-8", "surrogatepass")
+def letter_id(identity: str, tenant: str, subscriber: str) -> str:
+    """What ids of a subscriber's letters begin with, in the store of that identity: nobody chooses
+    it, and it has no dot."""
+    said = f"{identity}\0{tenant}\0{subscriber}".encode("utf-8", "surrogatepass")
     return f"ntf_{blake2b(said, digest_size=10).hexdigest()}_"
 
 

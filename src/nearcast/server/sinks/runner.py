@@ -14,11 +14,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from nearcast.broker.replies import Notification
-from nearcast.clock import format_micros
+from nearcast.clock import format_micros, to_micros
 from nearcast.errors import NearcastError
 from nearcast.server.logs import log
 from nearcast.server.sinks.circuit import Circuit
+from nearcast.server.sinks.flights import Standing
 from nearcast.server.sinks.ledger import Move
 from nearcast.server.sinks.ports import Channel, Letter, Outcome, retry
 from nearcast.server.wire import Texts
@@ -33,6 +36,7 @@ _PAGE, _PAGE_BYTES = 256, 1 << 20
 _REPLAYS = 100
 _LOOK_S = 60.0  # where nothing is due: how often a sink that does not work is thought of
 _PAUSE_S = 1.0  # when the core does not answer
+_PROMPT_S = 1.0  # who takes a notification within this is no trouble to others
 _order = count()
 
 
@@ -79,6 +83,8 @@ class Runner:
         """The cursor that the core was told last."""
         self._channel: Channel | None = None
         self._begun = False
+        self._prompt = False
+        """Whether what arrived last did so at once."""
         self._task: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
         self._over = False
@@ -89,11 +95,9 @@ class Runner:
     # -- what comes ----------------------------------------------------------------
 
     def see(self, told: Notification, texts: Texts) -> None:
-        """A notification of a thing that sends here; they come in the order of their numbers."""
+        """A notification that goes here; they come in the order of their numbers."""
         seq = told.seq or 0
         if self._behind or seq <= self._read:
-            return
-        if not self._wants(told):
             return
         if len(self._line) >= self._most:
             self._read, self._behind = seq - 1, True
@@ -101,7 +105,8 @@ class Runner:
         self._take(told, texts)
         self.stir()
 
-    def _wants(self, told: Notification) -> bool:
+    def wants(self, told: Notification) -> bool:
+        """Whether a notification goes here."""
         span = self.spans.get(told.subscription_id)
         return span is not None and span.covers(told.seq or 0)
 
@@ -115,7 +120,7 @@ class Runner:
             if not told.digest:
                 self._bind()
             return
-        self._enter(Letter(self._name(seq), seq, told.subscription_id, told.at, text))
+        self._enter(Letter(self._name(seq, told.at), seq, told.subscription_id, told.at, text))
 
     def _bind(self) -> None:
         """Send what there is of a digest as one."""
@@ -123,12 +128,13 @@ class Runner:
         (first, _), (last, _) = digest[0], digest[-1]
         seq = last.seq or 0
         page = b'{"notifications":[%b],"next":%d}' % (b",".join(text for _, text in digest), seq)
-        of = Letter(self._name(seq), seq, last.subscription_id, last.at, page)
+        of = Letter(self._name(seq, last.at), seq, last.subscription_id, last.at, page)
         of.first = first.seq or 0
         self._enter(of)
 
-    def _name(self, seq: int) -> str:
-        return f"{self.box.prefix}{seq}"
+    def _name(self, seq: int, at: int) -> str:
+        # A store that was put back tells other things under the same numbers, but not at that time.
+        return f"{self.box.prefix}{at:x}_{seq}"
 
     def _enter(self, letter: Letter) -> None:
         self._line.append(letter)
@@ -169,7 +175,8 @@ class Runner:
         upto = self.upto
         if upto == self._entered and not (self._dead or self._resent or self._unsent):
             return None
-        move = Move(self.sink, upto, self._dead, self._resent, self._unsent)
+        box = self.box
+        move = Move(self.sink, upto, box.since, box.own, self._dead, self._resent, self._unsent)
         self._dead, self._resent, self._unsent = [], [], []
         return move
 
@@ -251,7 +258,8 @@ class Runner:
         now = self._engine.time()
         if self.disabled:
             return [], _LOOK_S if self._line or self._behind else None
-        if self._flying >= flight:
+        # One that fails may hang, and must not hold what others wait for.
+        if self._flying >= (1 if self.circuit.failures else flight):
             return [], None
         if now < self.circuit.rests_until and self._busy():
             return [], min(_LOOK_S, self.circuit.rests_until - now)
@@ -287,7 +295,8 @@ class Runner:
     async def _carry(self, letters: list[Letter]) -> None:
         """One send, and what becomes of it."""
         try:
-            async with self._engine.flights:
+            whose = self.tenant, self.sink.subscriber
+            async with self._engine.flights.one(*whose, self._standing()):
                 began = self._engine.time()
                 outcomes = await self._sent(letters)
         finally:
@@ -302,6 +311,12 @@ class Runner:
         self._advance()
         self._engine.dirty(self)
         self._stirred.set()
+
+    def _standing(self) -> Standing:
+        """What others have to expect of a send."""
+        if self.circuit.failures:
+            return "failing"
+        return "well" if self._prompt else "new"
 
     async def _sent(self, letters: list[Letter]) -> Sequence[Outcome]:
         channel = self._channel
@@ -335,6 +350,7 @@ class Runner:
         kind, why, after_s = outcome
         if kind == "delivered":
             self.circuit.succeeded()
+            self._prompt = now - began < _PROMPT_S
             self.delivered += 1
             if letter.number is not None:
                 self._resent.append(letter.number)
@@ -421,7 +437,7 @@ class Runner:
         for told in page.notifications:
             if len(self._line) >= self._most:
                 break
-            if self._wants(told):
+            if self.wants(told):
                 self._take(told, texts)
             self._read = told.seq or 0
         else:
@@ -442,7 +458,7 @@ class Runner:
             self._in_hand.add(each.number)
             self._replays.append(
                 Letter(
-                    self._name(each.seq),
+                    self._name(each.seq, _at(each.body)),
                     each.seq,
                     each.thing,
                     each.at,
@@ -484,6 +500,12 @@ def _goes_on(one: Notification, then: Notification) -> bool:
     """Whether a notification is the next one of the same digest."""
     behind = one.digest or 0
     return then.subscription_id == one.subscription_id and then.digest == behind - 1
+
+
+def _at(body: str) -> int:
+    """The time of the notification that a letter has, or of the last one of a digest."""
+    said = msgspec.json.decode(body)
+    return to_micros(said["notifications"][-1]["at"] if "notifications" in said else said["at"])
 
 
 def _said(error: BaseException) -> str:

@@ -151,7 +151,7 @@ def _check_host(uri: str, settings: Settings) -> None:
     host = urlsplit(uri).hostname or ""
     allowed = Allowed(settings.sink_private, networks(settings.sink_allow))
     try:
-        refused = not allowed.takes(str(ip_address(host.partition("%")[0])))
+        refused = not allowed.takes(str(ip_address(host)))
     except ValueError:
         local = host == "localhost" or host.endswith(".localhost")
         refused = local and not (allowed.takes("127.0.0.1") or allowed.takes("::1"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,14 +17,20 @@ from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
 from nearcast.errors import NearcastError, StoppedError, StoreError
 from nearcast.model.events import Event
-from nearcast.server.core import Answer, Core
+from nearcast.server.auth import Principal
+from nearcast.server.core import Answer
+from nearcast.server.desk import Desk
+from nearcast.server.events import came
 from nearcast.server.house import House
 from nearcast.server.logs import log
 from nearcast.server.problems import Problem
 from nearcast.server.sources.figures import Tally
 from nearcast.storage.sinks import Sink
 
-__all__ = ["Intake", "Message"]
+__all__ = ["MISTAKE", "Intake", "Message"]
+
+#: What is wrong with a message that broke what reads it.
+MISTAKE = "a mistake of the server's; its log has more"
 
 _PAUSE_S = 0.5
 _LONGEST = 1000  # characters of a reason
@@ -63,6 +70,10 @@ class _Taking:
     tenant: str
     protocol: str
     messages: Sequence[Message]
+    most: int = 0
+    """Live events that the tenant may have; 0: any number."""
+    refuse: Callable[[int, int], None] = lambda *_: None
+    """Says so, given how many there are and how many come."""
 
     def __call__(self, broker: Service) -> Answer:
         taken, replies = _Taken(), list[Reply]()
@@ -100,11 +111,16 @@ class _Taking:
         self, broker: Service, some: Sequence[Message]
     ) -> Iterator[tuple[Message, Reply | None]]:
         good = [each for each in some if not each.wrong]
-        try:
-            reply = broker.publish_many([event for each in good for event in each.events])
-        except StoreError:
-            raise
-        except NearcastError:  # one of them is refused: which one?
+        events = [event for each in good for event in each.events]
+        reply = None
+        if self._fit(broker, events):
+            try:
+                reply = broker.publish_many(events)
+            except StoreError:
+                raise
+            except NearcastError:  # one of them is refused: which one?
+                pass
+        if reply is None:
             for message in some:
                 yield self._alone(broker, message)
             return
@@ -115,6 +131,8 @@ class _Taking:
         if message.wrong:
             return message, None
         try:
+            if not self._fit(broker, message.events):
+                self.refuse(broker.event_count, broker.reading.new(message.events))
             if len(message.events) == 1:  # whose error names no row
                 return message, broker.publish(message.events[0])
             return message, broker.publish_many(message.events)
@@ -122,6 +140,13 @@ class _Taking:
             raise
         except NearcastError as error:
             return _refused(message, error), None
+
+    def _fit(self, broker: Service, events: Sequence[Event]) -> bool:
+        """Whether the tenant may have all of these."""
+        if not self.most:
+            return True
+        new = broker.reading.new(events)
+        return not new or broker.event_count + new <= self.most
 
     def _set_aside(self, refused: Sequence[Message]) -> None:
         letters, now = self.house.letters(self.tenant), self.house.clock()
@@ -140,17 +165,16 @@ class Intake:
     """One source's way into the core; in the loop only."""
 
     protocol: str
-    house: House
-    core: Callable[[], Core]
+    desk: Desk
     tally: Tally
 
     async def position(self, tenant: str, place: str) -> int | None:
         """How far a place was read, as the store has it."""
 
         def look(_: Service) -> Answer:
-            return Answer(self.house.positions(tenant).get(place))
+            return Answer(self.desk.house.positions(tenant).get(place))
 
-        found: int | None = await self._made(lambda: self.core().look(tenant, look))
+        found: int | None = await self._made(lambda: self.desk.core.look(tenant, look))
         return found
 
     async def take(self, tenant: str, messages: Sequence[Message]) -> None:
@@ -158,10 +182,16 @@ class Intake:
 
         What breaks the broker is set aside, too, as soon as it is known which message does.
         """
-        call = _Taking(self.house, tenant, self.protocol, messages)
+        desk, who = self.desk, Principal(tenant, "admin")
+        call = _Taking(
+            desk.house, tenant, self.protocol, messages, desk.settings.tenant_events,
+            partial(desk.limits.tenant, who, "events"),
+        )  # fmt: skip
         weight = max(1, sum(len(each.events) for each in messages))
         try:
-            taken: _Taken = await self._made(lambda: self.core().note(tenant, call, weight=weight))
+            taken: _Taken = await self._made(
+                lambda: self.desk.core.note(tenant, call, weight=weight)
+            )
         except Problem as problem:
             if problem.status != 500:
                 raise
@@ -176,6 +206,7 @@ class Intake:
             return
         self.tally.accepted += taken.accepted
         self.tally.repeated += taken.repeated
+        came(desk, who, {"accepted": taken.accepted, "repeated": taken.repeated})
         self.tally.lost += taken.lost
         self.tally.refused += len(taken.refused)
         for each in taken.refused:
@@ -188,7 +219,7 @@ class Intake:
             try:
                 future = ask()
             except NearcastError as error:
-                if self.core().broken or self.core().ended:
+                if self.desk.core.broken or self.desk.core.ended:
                     raise StoppedError(str(error)) from None
                 await asyncio.sleep(_PAUSE_S)
                 continue

@@ -22,7 +22,7 @@ from nearcast.server.kafka import Topic, client, topics_of
 from nearcast.server.logs import log
 from nearcast.server.sources.envelopes import read
 from nearcast.server.sources.figures import Tally
-from nearcast.server.sources.intake import Intake, Message
+from nearcast.server.sources.intake import MISTAKE, Intake, Message
 
 __all__ = ["KafkaSource"]
 
@@ -53,7 +53,7 @@ class KafkaSource:
         self._desk = desk
         self._settings = desk.settings
         self._tally = tally
-        self._intake = Intake("KAFKA", desk.house, lambda: desk.core, tally)
+        self._intake = Intake("KAFKA", desk, tally)
         self._topics = {each.name: each for each in topics_of(self._settings.kafka_in)}
         self._thread = ThreadPoolExecutor(1, "nearcast-kafka-in")
         self._cluster = ""
@@ -229,6 +229,9 @@ class KafkaSource:
             events = read(attributes, headers.get("content-type"), message.value(), self._desk)
         except NearcastError as error:
             return Message(part.place, number, whole, wrong=str(error), mark=mark)
+        except Exception as error:  # one that we did not think of must not stop those behind it
+            log.error("mistake", where="in a message", place=part.place, exc_info=error)
+            return Message(part.place, number, whole, wrong=MISTAKE, mark=mark)
         return Message(part.place, number, whole, tuple(events), mark=mark)
 
     def _commit(self, done: dict[_Part, int]) -> None:

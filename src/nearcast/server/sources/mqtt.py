@@ -20,7 +20,7 @@ from nearcast.server.desk import Desk
 from nearcast.server.logs import log
 from nearcast.server.sources.envelopes import read, said
 from nearcast.server.sources.figures import Tally
-from nearcast.server.sources.intake import Intake, Message
+from nearcast.server.sources.intake import MISTAKE, Intake, Message
 from nearcast.server.sources.positions import Report, owntracks, position
 
 __all__ = ["MqttSource"]
@@ -43,7 +43,7 @@ class MqttSource:
         self._desk = desk
         self._settings = desk.settings
         self._tally = tally
-        self._intake = Intake("MQTT", desk.house, lambda: desk.core, tally)
+        self._intake = Intake("MQTT", desk, tally)
         self._prefix = f"{self._settings.mqtt_prefix}/"
         self._queue: deque[_Came] = deque()
         self._stirred = asyncio.Event()
@@ -180,6 +180,9 @@ class MqttSource:
             return self._owntracks(user, device, message)
         except NearcastError as error:
             return Message(topic, message.mid, whole, wrong=str(error))
+        except Exception as error:  # one that we did not think of must not stop those behind it
+            log.error("mistake", where="in a message", place=topic, exc_info=error)
+            return Message(topic, message.mid, whole, wrong=MISTAKE)
 
     def _ours(self, kind: str, rest: list[str], message: Any) -> Message:
         topic, whole = message.topic, lambda: _as_json(message)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import Any
 
-from nearcast.clock import Micros, format_micros, to_micros
+from nearcast.clock import LATEST, Micros, format_micros, to_micros
 from nearcast.errors import ValidationError
 from nearcast.model.codec import event_from_json
 from nearcast.model.codec.events import EVENT_SOURCE
@@ -36,14 +36,18 @@ class Report:
         self._space = space
 
     def event(
-        self, lon: Any, lat: Any, time: str | None, expires: Any, attributes: Mapping[str, Any],
+        self, lon: Any, lat: Any, time: Any, expires: Any, attributes: Mapping[str, Any],
         keywords: Any = None, text: Any = None,
     ) -> Event:  # fmt: skip
         """The position; what is wrong with it is a ValidationError."""
         at = self._now if time is None else to_micros(time, "time")
         once = token_hex(8) if time is None else blake2b(self._body, digest_size=8).hexdigest()
         if expires is None:
-            expires = format_micros(at + round(self._hold_s * 1e6))
+            until = at + round(self._hold_s * 1e6)
+            if until > LATEST:
+                raise ValidationError("time", time, "it is live beyond the year 9999: give an "
+                                      "earlier one, or say when it expires")  # fmt: skip
+            expires = format_micros(until)
         feature = {
             "type": "Feature", "geometry": {"type": "Point", "coordinates": [lon, lat]},
             "properties": attributes, "keywords": keywords, "text": text,
@@ -85,15 +89,25 @@ def position(said: Any, attribute: str, object: str, report: Report) -> Event:
 def owntracks(said: Mapping[str, Any], user: str, device: str, report: Report) -> Event:
     """A location of OwnTracks' app: its scalars are attributes, the regions it is in keywords."""
     tst = said.get("tst")
-    if tst is not None and (isinstance(tst, bool) or not isinstance(tst, int | float)):
-        raise ValidationError("tst", tst, "give seconds since 1970")
-    time = None if tst is None else format_micros(round(tst * 1_000_000))
     attributes = {
         name: value
         for name, value in said.items()
         if name not in _OWNTRACKS and isinstance(value, _SCALARS)
     }
     attributes |= {"user": user, "device": f"{user}/{device}"}
-    regions = said.get("inregions")
-    keywords = [each for each in regions if isinstance(each, str)] if regions else None
+    regions = said.get("inregions") or []
+    if not isinstance(regions, list):
+        raise ValidationError("inregions", regions, "give a list of names")
+    keywords = [each for each in regions if isinstance(each, str)] or None
+    time = None if tst is None else _seconds(tst)
     return report.event(said.get("lon"), said.get("lat"), time, None, attributes, keywords)
+
+
+def _seconds(tst: Any) -> Micros:
+    """When that is, in seconds since 1970."""
+    if isinstance(tst, bool) or not isinstance(tst, int | float):
+        raise ValidationError("tst", tst, "give seconds since 1970")
+    try:
+        return to_micros(round(tst * 1_000_000), "tst")
+    except OverflowError:
+        raise ValidationError("tst", tst, "give seconds since 1970") from None
