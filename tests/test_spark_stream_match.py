@@ -15,7 +15,7 @@ from nearcast.errors import NearcastError, SparkError
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
 from nearcast.spark import match_stream
-from nearcast.spark.stream import layering, served, sinks, source, worker
+from nearcast.spark.stream import following, layering, served, sinks, source, worker
 from nearcast.spark.stream.running import Run, batches_done, supervise
 from nearcast.spark.stream.source import Settings
 from tests.naive_joint import NaiveJoint
@@ -114,7 +114,8 @@ def test_rejected_changes_are_told_and_the_rest_goes_on(tmp_path: Path):
     )
     assert driver.plan()
     assert driver.run() == [("e1", "s1", 3), ("e1", "s2", 3)]
-    (line,) = (shared / "rejected" / "changes-000000001.jsonl").read_text("utf-8").splitlines()
+    (file,) = (shared / "rejected").glob("changes-*-000000001.jsonl")
+    (line,) = file.read_text("utf-8").splitlines()
     said = json.loads(line)
     assert (said["id"], said["seq"]) == ("s1", 2)
     assert "expected a value" in said["reason"]
@@ -211,7 +212,7 @@ def test_a_base_is_built_by_a_process_beside_the_stream(tmp_path: Path, monkeypa
         building = driver.reader.plans.layering.building
         if building is not None:
             assert building._process.wait(120) == 0
-    assert len(list(shared.glob("base-*"))) > 1
+    assert len(list(shared.glob("*/base-*"))) > 1
     driver.reader.stop()
 
 
@@ -231,6 +232,78 @@ def test_what_is_asked_wrongly_is_refused_at_once(spark, tmp_path: Path, setting
     given = {"events": tmp_path, "changes": tmp_path} | settings
     with pytest.raises(NearcastError, match=said):
         match_stream(spark, **given)
+
+
+# --- one folder for all ---------------------------------------------------------------------------
+
+
+def _answered(driver: Driver) -> list[tuple[str, str, int]]:
+    assert driver.plan()
+    found = driver.run()
+    driver.done()
+    return found
+
+
+def test_jobs_in_one_folder_answer_with_their_own_subscriptions(tmp_path: Path, monkeypatch):
+    """Whatever each of them keeps there, and however often one begins anew."""
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 4)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    many = [Change(f"a{n}", n + 1, Subscription(f"a{n}")) for n in range(6)]
+    write_changes(tmp_path / "ca", "c1", many)
+    write_changes(tmp_path / "cb", "c1", [Change("b", 1, Subscription("b"))])
+    shared = str(tmp_path / "shared")
+    write_events(tmp_path / "e", "e1", [Event("e1")])
+    one = Driver(Settings(str(tmp_path / "e"), str(tmp_path / "ca"), shared=shared))
+    other = Driver(Settings(str(tmp_path / "e"), str(tmp_path / "cb"), shared=shared))
+    again = Driver(one.settings)  # the same job with a checkpoint of its own
+    wanted = [("e1", f"a{n}", 6) for n in range(6)]
+    assert _answered(one) == wanted
+    assert _answered(other) == [("e1", "b", 1)]
+    other.restart()
+    write_events(tmp_path / "e", "e2", [Event("e2")])
+    assert _answered(other) == [("e2", "b", 1)]
+    assert one.plan()
+    assert one.at is not None
+    assert one.planned is not None
+    tasks = one.reader.partitions(one.at, one.planned)
+    assert len(_answered(again)) == 12
+    other.restart()
+    write_events(tmp_path / "e", "e3", [Event("e3")])
+    follows = following.Follower(str(tmp_path / "cb"), None, Path(shared), "globe", "auto", {})
+    follows.step()
+    assert _answered(other) == [("e3", "b", 1)]
+    assert following.newest(follows.root)[1].base is None
+    for driver in (other, again):
+        driver.reader.stop()
+    found = [pair for task in tasks for batch in one.reader.read(task) for pair in zip(
+        *(each.to_pylist() for each in batch.columns), strict=True)]  # fmt: skip
+    assert sorted(found) == [("e2", f"a{n}", 6) for n in range(6)]
+    one.reader.stop()
+    follows.close()
+
+
+def test_a_checkpoint_from_before_checkpoints_had_names_goes_on(tmp_path: Path):
+    write_changes(tmp_path / "c", "c0", [Change("s1", 1, Subscription("s1"))])
+    write_events(tmp_path / "e", "e0", [Event("e1")])
+    driver = Driver(Settings(str(tmp_path / "e"), str(tmp_path / "c"), shared=str(tmp_path / "s")))
+    assert _answered(driver) == [("e1", "s1", 1)]
+    assert driver.at is not None
+    driver.at = _earlier(driver.at)
+    driver.restart()
+    write_changes(tmp_path / "c", "c1", [Change("s2", 2, Subscription("s2"))])
+    write_events(tmp_path / "e", "e1", [Event("e2")])
+    assert driver.plan()
+    expected = [("e1", "s2", 2), ("e2", "s1", 2), ("e2", "s2", 2)]
+    assert driver.run() == expected
+    driver.restart()
+    assert driver.run() == expected
+    driver.done()
+
+
+def _earlier(said: dict[str, Any]) -> dict[str, Any]:
+    """An offset as it was written down at first."""
+    return {name: value for name, value in said.items() if name != "run"}
 
 
 # --- a server's log -------------------------------------------------------------------------------
@@ -262,7 +335,7 @@ def test_events_and_subscriptions_of_a_server(tmp_path: Path, monkeypatch):
         late = Change("s2", 2, Subscription("s2", where="price < 50"))
         expected = naive.entries([late, Change("s1", 3), Event("e8", attributes={"price": 5})])
         assert driver.run() == expected
-        for spooled in (tmp_path / "shared" / "spool").glob("*"):
+        for spooled in (tmp_path / "shared").glob("*/spool/*"):
             spooled.unlink()  # a cache: it is read again
         driver.restart()
         assert driver.run() == expected

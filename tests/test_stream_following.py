@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.errors import ValidationError
+from nearcast.errors import SparkError, ValidationError
 from nearcast.model.codec import events_to_arrow
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
@@ -44,16 +44,17 @@ def test_a_batch_sees_the_version_that_was_there_first(
     monkeypatch.setattr("subprocess.Popen", Beside)
     monkeypatch.setattr("os.nice", lambda _: 0)
     chance, history = random.Random(seed), Histories(seed)
-    changes, root = tmp_path / "changes", tmp_path / "shared"
+    changes = tmp_path / "changes"
     changes.mkdir()
     naive = NaiveStream(0)
 
     def follower() -> Follower:
-        made = Follower(str(changes), None, root, "globe", "auto", {})
+        made = Follower(str(changes), None, tmp_path / "shared", "globe", "auto", {})
         made.step()
         return made
 
     follows = follower()
+    root = follows.root
     for number in range(8):
         new, events = history.changes(6), history.batch(12)
         if new:
@@ -68,11 +69,34 @@ def test_a_batch_sees_the_version_that_was_there_first(
             naive.batch(new, [])
             follows.step()
         if chance.random() < 0.3:  # and after a kill
-            follows._layering.close()
+            follows.close()
             follows = follower()
         assert _matched(pinned(root, "q", str(number)), events, root) == expected
     assert len(list((root / "pins").iterdir())) <= 6
-    follows._layering.close()
+    follows.close()
+
+
+def test_followers_in_one_folder_have_versions_of_their_own(tmp_path: Path) -> None:
+    followers = []
+    for name in ("a", "b"):
+        write_changes(tmp_path / name, "1", [Change(name, 1, Subscription(name))])
+        made = Follower(str(tmp_path / name), None, tmp_path / "shared", "globe", "auto", {})
+        made.step()
+        followers.append(made)
+    for follows, name in zip(followers, "ab", strict=True):
+        layers = pinned(follows.root, "q", "0")
+        assert _matched(layers, [Event("e")], tmp_path) == [("e", name, 1)]
+        follows.close()
+
+
+def test_a_log_is_followed_by_one_process_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    about: Any = (str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    first = Follower(*about)
+    with pytest.raises(SparkError, match="another process follows"):
+        Follower(*about)
+    first.close()
+    Follower(*about).close()
 
 
 def test_changes_on_a_stream_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:

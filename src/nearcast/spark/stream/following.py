@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from nearcast.errors import NearcastError, SparkError, ValidationError
 from nearcast.model.geometry import Space
 from nearcast.spark import shipping
+from nearcast.spark.folders import alone_in
 from nearcast.spark.frames import mapped
 from nearcast.spark.stream import logs
-from nearcast.spark.stream.bases import usable
+from nearcast.spark.stream.bases import digest_of, usable
 from nearcast.spark.stream.changes import sifted, tell
 from nearcast.spark.stream.layering import Layering
 from nearcast.spark.stream.register import Register
@@ -60,8 +62,9 @@ def carry_out(
     follower = _followers.get(about)
     if follower is None:
         root = shipping._fresh(None) if shared is None else Path(shared)
-        follower = _followers[about] = Follower(changes, key, root, space, index, options)
+        follower = Follower(changes, key, root, space, index, options)
         follower.step()
+        _followers[about] = follower
     follower.start(lambda: _is_stopped(spark))
     fixed = None if events.isStreaming else newest(follower.root)[1]
     rows = events.select(*[f"`{name}`" for name in names])
@@ -86,27 +89,50 @@ def _is_stopped(spark: Any) -> bool:
 
 
 class Follower:
-    """Keeps the versions of a log of changes in a folder; one thread of the driver's."""
+    """Keeps the versions of a log of changes in a folder; one thread of the driver's.
+
+    `root` is a folder below the shared one, the same for the same job: a batch that runs again
+    after a restart finds its version there. So one process at a time follows a log for a job.
+    """
 
     def __init__(
-        self, changes: str, key: str | None, root: Path, space: Space, index: str,
+        self, changes: str, key: str | None, shared: Path, space: Space, index: str,
         options: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        self.root = root
-        self._space = space
-        root.mkdir(parents=True, exist_ok=True)
+        self._job = digest_of(changes, space, index, dict(options))
+        self.root = root = shared / f"changes-{self._job}"
+        self._space, self._changes = space, changes
         for name in ("versions", "pins"):
-            (root / name).mkdir(exist_ok=True)
+            (root / name).mkdir(parents=True, exist_ok=True)
+        self._alone = ExitStack()
+        self._at: Any = None
+        self._hold()
         self._log = logs.change_log(changes, key, root, space)
         self._layering = Layering(root, index, space, options)
-        self._at: Any = None
-        self._number = max((_number(each) for each in _versions(root)), default=0)
         self._thread: threading.Thread | None = None
         self._warned = False
+
+    def _hold(self) -> None:
+        """Have the folder alone; SparkError while another process has it."""
+        if not self._alone.enter_context(alone_in(str(self.root / "lock"))):
+            self._alone.close()
+            raise SparkError(
+                f"{self.root}: another process follows {self._changes} there; give each its own "
+                "folder as `shared`"
+            )
+        self._number = max((_number(each) for each in _versions(self.root)), default=0)
+        self._at = None
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._layering.close()
+        self._alone.close()
 
     def start(self, over: Any) -> None:
         """Follow the log until `over` says that nobody asks any more."""
         if self._thread is None or not self._thread.is_alive():
+            if self._thread is not None:
+                self._hold()
             self._thread = threading.Thread(
                 target=self._run, args=(over,), name="nearcast-changes", daemon=True
             )
@@ -122,6 +148,7 @@ class Follower:
                 if not self._warned:
                     _log.warning("changes cannot be read, and are asked for again: %s", error)
                 self._warned = True
+        self.close()
 
     def step(self) -> bool:
         """Count what has come; whether that made a new version."""
@@ -161,7 +188,7 @@ class Follower:
             table = table.drop_columns(["offset"])
         good, bad = sifted(table, self._space, self._log.plain)
         if bad:
-            tell(bad, self.root / "rejected", f"{self._number + 1:012d}")
+            tell(bad, _rejected(self.root), self._job, f"{self._number + 1:012d}")
         register.fold(good, self._number + 1, None, False)
         return True
 
@@ -201,6 +228,10 @@ class Follower:
         for folder in [*self.root.glob("delta-*"), *self.root.glob("base-*")]:
             if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rejected(root: Path) -> Path:
+    return root.parent / "rejected"
 
 
 def _versions(root: Path) -> list[Path]:
@@ -258,7 +289,7 @@ class Versioned:
         for number, events in enumerate(gathered(batches, _TOGETHER)):
             if layers is None:
                 layers, where = self._taken()
-            task = Arrivals([], layers, self.space, str(Path(self.root) / "rejected"))
+            task = Arrivals([], layers, self.space, str(_rejected(Path(self.root))))
             yield from task.matched(events, task_threads(), f"{where} {number}")
 
     def _taken(self) -> tuple[Layers, str]:

@@ -48,6 +48,8 @@ class Offset:
     mark: Mark
     past: tuple[Mark, ...] = ()
     """Earlier ends; the first is where the oldest remembered batch begins."""
+    run: str = ""
+    """Tells this checkpoint from others of the same job; empty before the first batch."""
 
     @classmethod
     def first(cls, job: str, events: Any, changes: Any) -> Offset:
@@ -63,14 +65,15 @@ class Offset:
                 f"and this one is {job}; give each job a checkpoint of its own"
             )
         mark = Mark(said["events"], said["changes"], said["rows"], said["clock"])
-        return cls(job, said["batch"], mark, tuple(Mark(*each) for each in said["past"]))
+        past = tuple(Mark(*each) for each in said["past"])
+        return cls(job, said["batch"], mark, past, said.get("run", ""))
 
     def said(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "events": self.mark.events, "changes": self.mark.changes, "rows": self.mark.rows,
             "clock": self.mark.clock, "batch": self.batch, "past": [[*each] for each in self.past],
-            "job": self.job,
+            "job": self.job, "run": self.run,
         }  # fmt: skip
 
     def then(self, mark: Mark, remember: int) -> Offset:
