@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(10))
 def test_each_batch_answers_as_the_definition_says(tmp_path: Path, monkeypatch, seed: int):
     monkeypatch.setattr(layering, "_LEAST_DELTA", 4)  # bases come and go
     monkeypatch.setattr(worker, "_FEW", 5)
@@ -70,6 +70,31 @@ def test_each_batch_answers_as_the_definition_says(tmp_path: Path, monkeypatch, 
             driver.restart()  # killed before it was written down
             assert driver.run() == found
         driver.done()
+    driver.reader.stop()
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_version_is_judged_by_when_it_came_also_after_a_compaction(
+    tmp_path: Path, monkeypatch, compacted: bool
+):
+    """It had expired when it came, so it told nobody; the next one tells."""
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 4 if compacted else 1_000)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    events, changes = tmp_path / "e", tmp_path / "c"
+    driver = Driver(Settings(str(events), str(changes), shared=str(tmp_path / "s")))
+    wants = Subscription("s", where="price < 5", expires=400)
+    others = [Change(f"o{n}", 10 + n, Subscription(f"o{n}", where="price > 90")) for n in range(5)]
+    write_changes(changes, "c1", [Change("x", 1, Subscription("x", where="price > 9"))])
+    write_events(events, "e1", [Event("e", {"price": 1}, end=100)])
+    assert _answered(driver) == []
+    write_events(events, "e2", [Event("later", {"price": 70}, end=500)])
+    assert _answered(driver) == [("later", "x", 1)]
+    write_changes(changes, "c2", [Change("s", 2, wants), *others])
+    assert _answered(driver) == []
+    write_changes(changes, "c3", [Change("s", 30, Subscription("s", where="price < 5"))])
+    assert _answered(driver) == [("e", "s", 30)]
+    assert driver.reader.plans.layering.register.base is not None or not compacted
     driver.reader.stop()
 
 

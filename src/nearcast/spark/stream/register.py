@@ -52,6 +52,8 @@ class Register:
     """The greatest `seq` that was read."""
     counted: int = 0
     """Changes so far; tells what has changed since a moment."""
+    horizon: int = FOREVER
+    """Where the events begin that are remembered: from then on it counts when a version began."""
     stamps: dict[str, int] = field(default_factory=dict)
     """The count at which an id changed last."""
 
@@ -112,12 +114,12 @@ class Register:
             if seq is not None:
                 self.current[id] = Version(id, seq, _EARLIEST, None, -1)
 
-    def forget(self, begins: int) -> None:
-        """Drop versions that were replaced before the first remembered batch."""
+    def forget(self) -> None:
+        """Drop versions that were replaced before the events that are remembered."""
         over = []
         for id, versions in self.before.items():
             ends = [each.begins for each in versions[1:]] + [self._begins(id)]
-            kept = [v for v, end in zip(versions, ends, strict=True) if end > begins]
+            kept = [v for v, end in zip(versions, ends, strict=True) if end > self.horizon]
             if kept:
                 self.before[id] = kept
             else:
@@ -142,9 +144,12 @@ class Register:
         """Stand on another base, which holds all that was counted up to then."""
         self.base = base
         kept = {id: v for id, v in self.current.items() if self.stamps.get(id, 0) > counted}
-        # Who has changed before keeps its last version, which earlier ones end at.
+        # Who has changed before keeps its last version, which earlier ones end at. So does who
+        # changed while remembered events came: the base does not say which of them it has seen.
         self.current = {
-            id: self.current[id] for id in self.current if id in kept or id in self.before
+            id: version
+            for id, version in self.current.items()
+            if id in kept or id in self.before or version.begins > self.horizon
         }
         self.stamps = {id: n for id, n in self.stamps.items() if id in kept}
         self._tidy()

@@ -319,11 +319,13 @@ class _Plans:
     def _tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         if self.at != start:
             self._reach(start)
+        self.register.horizon = self._oldest(start, end)
         self.layering.switch()
         joint, known = self.settings.joint, self.register.version
         if joint:  # the base is what all events of the batch see
             self.layering.compact(start.mark.changes)
         fresh = self._step(start.mark, end.batch, end.mark)
+        self.register.forget()
         self.at = end
         late = self._latecomers(fresh, start, end) if fresh and self.settings.remember else []
         if joint:
@@ -339,6 +341,14 @@ class _Plans:
                 for part in dealt(pieces, self.settings.tasks)
             ]
         return made + late
+
+    def _oldest(self, start: Offset, end: Offset) -> int:
+        """The first batch that is remembered, or where both logs are one the first entry."""
+        remembered = end.remembered()
+        if self.settings.joint:
+            first: int = (remembered[0].start if remembered else start.mark.events) + 1
+            return first
+        return remembered[0].batch if remembered else end.batch
 
     def _reach(self, offset: Offset) -> None:
         """The register after a batch, from the newest base that is old enough."""
@@ -396,11 +406,7 @@ class _Plans:
 
     def _exact_layers(self, start: Offset, end: Offset, known: int) -> Layers:
         """As `Layering.layers`; of each version that some event sees, which events these are."""
-        register = self.register
-        remembered = end.remembered()
-        first = (remembered[0].start if remembered else start.mark.events) + 1
-        register.forget(first)
-        layering = self.layering
+        register, layering = self.register, self.layering
         if layering.delta is None or layering.delta.counted != register.counted:
             changed = register.changed()
             spans = [
@@ -445,8 +451,6 @@ class _Plans:
     def _latecomers(self, fresh: list[Version], start: Offset, end: Offset) -> list[InputPartition]:
         remembered, register = end.remembered(), self.register
         joint = self.settings.joint
-        if not joint:
-            register.forget(remembered[0].batch if remembered else end.batch)
         versions, ends, new = self._asking(fresh)
         if not any(new):
             return []
