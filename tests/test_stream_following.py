@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -73,6 +74,59 @@ def test_a_batch_sees_the_version_that_was_there_first(
             follows = follower()
         assert _matched(pinned(root, "q", str(number)), events, root) == expected
     assert len(list((root / "pins").iterdir())) <= 6
+    follows.close()
+
+
+def _change(tmp_path: Path, follows: Follower, name: str) -> None:
+    number = int(name)
+    write_changes(tmp_path / "c", name, [Change(name, number, Subscription(name))])
+    follows.step()
+
+
+def test_a_version_that_goes_while_it_is_chosen_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c").mkdir()
+    follows = Follower(str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    root = follows.root
+    _change(tmp_path, follows, "1")
+    look = following.newest
+
+    def slow(folder: Path) -> tuple[str, Layers]:
+        """It takes so long that what it found is removed."""
+        found = look(folder)
+        monkeypatch.setattr(following, "newest", look)
+        for number in range(2, 6):
+            _change(tmp_path, follows, str(number))
+        return found
+
+    monkeypatch.setattr(following, "newest", slow)
+    monkeypatch.setattr(following, "_KEPT_S", -1.0)
+    layers = pinned(root, "q", "7")
+    assert layers.version == 5
+    for number in range(6, 10):
+        _change(tmp_path, follows, str(number))
+    assert pinned(root, "q", "7").version == 5  # and the same again
+    assert _matched(layers, [Event("e")], tmp_path) == [("e", str(n), 5) for n in range(1, 6)]
+    follows.close()
+
+
+def test_the_newest_versions_stay_however_old_they_are(tmp_path: Path) -> None:
+    """Who has looked just before there is a newer one has a minute to write down which."""
+    (tmp_path / "c").mkdir()
+    follows = Follower(str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    root = follows.root
+    for number in range(1, 5):
+        _change(tmp_path, follows, str(number))
+    for path in (root / "versions").iterdir():
+        os.utime(path, (1, 1))  # the last change came long ago
+    name, layers = following.newest(root)
+    _change(tmp_path, follows, "5")
+    assert len([*(root / "versions").iterdir()]) == 3
+    for number in range(6, 9):
+        _change(tmp_path, follows, str(number))
+    assert (root / "versions" / name).exists()
+    assert len(_matched(layers, [Event("e")], tmp_path)) == 4
     follows.close()
 
 

@@ -44,7 +44,8 @@ _log = logging.getLogger("nearcast.spark")
 _LOOK_S = 0.2
 _TOGETHER = 65_536
 _KEPT_BATCHES = 4
-_KEPT_S = 60.0
+_KEPT_VERSIONS = 3
+_KEPT_S = 60.0  # from when there is a newer one: somebody may have looked just before
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _followers: dict[tuple[Any, ...], Follower] = {}
 
@@ -204,18 +205,21 @@ class Follower:
         batches: dict[str, list[tuple[int, Path]]] = {}
         for pin in (self.root / "pins").glob("*@*"):
             query, _, batch = pin.name.partition("@")
-            batches.setdefault(query, []).append((int(batch), pin))
+            batches.setdefault(query, []).append((int(batch.partition("~")[0]), pin))
         wanted: set[str] = set()
         for pins in batches.values():
-            pins.sort()
-            for _, pin in pins[:-_KEPT_BATCHES]:
-                pin.unlink(missing_ok=True)
-            wanted |= {pin.read_text("utf-8") for _, pin in pins[-_KEPT_BATCHES:]}
+            oldest = sorted({batch for batch, _ in pins})[-_KEPT_BATCHES:][0]
+            for batch, pin in pins:
+                if batch < oldest:
+                    pin.unlink(missing_ok=True)
+                else:
+                    wanted.add(pin.read_text("utf-8"))
         versions = _versions(self.root)
         young = time.time() - _KEPT_S
+        newest = versions[-_KEPT_VERSIONS:]
         kept: set[Path] = set()
-        for path in versions:
-            if path == versions[-1] or path.name in wanted or path.stat().st_mtime > young:
+        for path, after in zip(versions, [*versions[1:], versions[-1]], strict=True):
+            if path in newest or path.name in wanted or after.stat().st_mtime > young:
                 layers: Layers = pickle.loads(path.read_bytes())
                 files = [each for each in (layers.base, layers.delta, layers.dead) if each]
                 kept |= {folder for each in files for folder in Path(each.path).parents}
@@ -258,20 +262,29 @@ def newest(root: Path) -> tuple[str, Layers]:
 
 def pinned(root: Path, query: str, batch: str) -> Layers:
     """The version of a batch: the first who asks takes the newest, and the others the same."""
-    pin = root / "pins" / f"{query}@{batch}"
-    if not pin.exists():
-        name, _ = newest(root)
-        scratch = root / "pins" / f".{os.urandom(8).hex()}"
-        scratch.write_text(name, "utf-8")
+    for attempt in range(100):
+        # What was chosen may be gone by the time it is written down. Pins are only added, so all
+        # tasks go through the same ones and end at the same version.
+        pin = root / "pins" / (f"{query}@{batch}~{attempt}" if attempt else f"{query}@{batch}")
+        if not pin.exists():
+            _write_down(newest(root)[0], pin)
         try:
-            os.link(scratch, pin)
-        except FileExistsError:
-            pass  # somebody was quicker
-        finally:
-            scratch.unlink()
-    path = root / "versions" / pin.read_text("utf-8")
-    layers: Layers = pickle.loads(path.read_bytes())
-    return layers
+            layers: Layers = pickle.loads((root / "versions" / pin.read_text("utf-8")).read_bytes())
+        except FileNotFoundError:
+            continue
+        return layers
+    raise SparkError(f"{root}: the versions of the subscriptions go before they can be read")
+
+
+def _write_down(name: str, pin: Path) -> None:
+    scratch = pin.with_name(f".{os.urandom(8).hex()}")
+    scratch.write_text(name, "utf-8")
+    try:
+        os.link(scratch, pin)
+    except FileExistsError:
+        pass  # somebody was quicker
+    finally:
+        scratch.unlink()
 
 
 @dataclass(frozen=True)
