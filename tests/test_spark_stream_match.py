@@ -15,7 +15,8 @@ from nearcast.errors import NearcastError, SparkError
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
 from nearcast.spark import match_stream
-from nearcast.spark.stream import following, layering, served, sinks, source, worker
+from nearcast.spark.stream import following, layering, register, served, sinks, source, worker
+from nearcast.spark.stream.changes import canonical
 from nearcast.spark.stream.running import Run, batches_done, supervise
 from nearcast.spark.stream.source import Settings
 from tests.naive_joint import NaiveJoint
@@ -96,6 +97,39 @@ def test_a_version_is_judged_by_when_it_came_also_after_a_compaction(
     assert _answered(driver) == [("e", "s", 30)]
     assert driver.reader.plans.layering.register.base is not None or not compacted
     driver.reader.stop()
+
+
+def test_what_few_change_again_and_again_is_not_kept(tmp_path: Path, monkeypatch):
+    """Neither rows that nobody refers to, nor a way from the base that grows for ever."""
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 10)
+    monkeypatch.setattr(register, "_ROOM", 20)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    driver = Driver(Settings(str(tmp_path / "e"), str(tmp_path / "c"), shared=str(tmp_path / "s")))
+    for number in range(40):
+        wants = [Subscription(f"s{n}", where=f"price < {number}") for n in range(5)]
+        written = [Change(w.id, 5 * number + n + 1, w) for n, w in enumerate(wants)]
+        write_changes(tmp_path / "c", f"c{number:02d}", written)
+        write_events(tmp_path / "e", f"e{number:02d}", [Event(f"e{number}", {"price": number - 1})])
+        found = [pair for pair in _answered(driver) if pair[0] == f"e{number}"]
+        assert found == [(f"e{number}", f"s{n}", 5 * number + 5) for n in range(5)]
+        known = driver.reader.plans.register
+        needed = len(known.current) + sum(map(len, known.before.values()))
+        assert known.rows.num_rows <= 2 * needed + 40
+    base = driver.reader.plans.register.base
+    assert base is not None
+    assert base.seq >= 5 * 25
+    driver.reader.stop()
+
+
+def test_rows_that_nobody_refers_to_go():
+    known = register.Register()
+    for number in range(60):
+        table = pa.table({"id": [f"s{n}" for n in range(1000)], "op": ["update"] * 1000,
+                          "seq": range(1000 * number, 1000 * number + 1000)})  # fmt: skip
+        known.fold(canonical(table, "here"), number, None, False)
+        assert known.rows.num_rows <= 2 * len(known.current) + 11_000
+    assert known.standing().column("seq").to_pylist() == [*range(59_000, 60_000)]
 
 
 # --- through Spark --------------------------------------------------------------------------------

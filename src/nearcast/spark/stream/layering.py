@@ -28,6 +28,7 @@ __all__ = ["Delta", "Layering", "shipped_table"]
 
 _log = logging.getLogger("nearcast.spark")
 _LEAST_DELTA = 10_000
+_AGAIN = 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ class Layering:
         register = self.register
         changed = len(register.stamps)
         least = max(_LEAST_DELTA, (register.base.count if register.base else 0) // 50)
-        if changed <= least:
+        # Few who change all the time make no large delta, but a long way from the base for who
+        # begins anew.
+        if changed <= least and register.counted - register.based <= _AGAIN * least:
             return
         if register.base is None or changed > 8 * least:
             if self.building is not None:
