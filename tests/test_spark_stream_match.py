@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,18 @@ from nearcast.errors import NearcastError, SparkError
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
 from nearcast.spark import match_stream
-from nearcast.spark.stream import following, layering, register, served, sinks, source, worker
+from nearcast.spark.stream import (
+    following,
+    layering,
+    offsets,
+    register,
+    served,
+    sinks,
+    source,
+    worker,
+)
 from nearcast.spark.stream.changes import canonical
+from nearcast.spark.stream.offsets import Mark, Offset
 from nearcast.spark.stream.running import Run, batches_done, supervise
 from nearcast.spark.stream.source import Settings
 from tests.naive_joint import NaiveJoint
@@ -130,6 +141,77 @@ def test_rows_that_nobody_refers_to_go():
         known.fold(canonical(table, "here"), number, None, False)
         assert known.rows.num_rows <= 2 * len(known.current) + 11_000
     assert known.standing().column("seq").to_pylist() == [*range(59_000, 60_000)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_that_are_put_together_answer_as_apart(tmp_path: Path, monkeypatch, seed: int):
+    """A batch of events, many of one kind, and again, past what an offset has room for."""
+    monkeypatch.setattr(offsets, "_MOST_BATCHES", 6)
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 4)
+    monkeypatch.setattr(source, "_SEGMENT", 15)
+    monkeypatch.setattr(source, "_PER_VERSION", seed % 2)
+    monkeypatch.setattr(source, "_PASSES", 0)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    chance, history = random.Random(seed), Histories(seed)
+    for name in ("events", "changes"):
+        (tmp_path / name).mkdir()
+    shared = str(tmp_path / "shared")
+    driver = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "changes"), shared=shared))
+    naive = NaiveStream()
+    for number in range(24):
+        # Now only events for a while, now only changes; both where the kind is another one next.
+        kind = number // 4 % 3
+        new_changes = history.changes(5) if kind != 1 else []
+        new_events = history.batch(8) if kind != 2 else []
+        if kind == 0 and number % 4:
+            new_changes = []
+        if seed % 2 == 0:  # of an id that changes in several the last is what is known
+            new_changes = [each._replace(id=f"{each.id}-{number}") for each in new_changes]
+            new_changes = [
+                each._replace(subscription=w and replace(w, id=each.id))
+                for each in new_changes
+                for w in [each.subscription]
+            ]
+        if new_changes:
+            write_changes(tmp_path / "changes", f"c{number:03d}", new_changes)
+        if new_events:
+            write_events(tmp_path / "events", f"e{number:03d}", new_events)
+        if seed % 2 == 0 and chance.random() < 0.3:
+            driver.restart()
+        if not driver.plan():
+            continue
+        assert driver.run() == naive.batch(new_changes, new_events), number
+        driver.done()
+        assert driver.at is not None
+        assert len(driver.at["past"]) <= 7
+    driver.reader.stop()
+
+
+def test_events_stay_remembered_however_many_batches_change_subscriptions():
+    at = Offset.first("j", "", "").then(Mark("e0", "c0", 1000, None), 1_000_000)
+    for number in range(1, 5000):
+        at = at.then(Mark("e0", f"c{number}", 0, None), 1_000_000)
+    assert sum(each.rows for each in at.remembered()) == 1000
+    assert len(json.dumps(at.said())) < 200_000
+    assert Offset.read(json.loads(json.dumps(at.said())), "j") == at
+    for number in range(5000):  # events only, and then both
+        at = at.then(Mark(f"e{number + 1}", f"c{5000 + max(0, number - 2500)}", 10, None), 20_000)
+    kept = [each.rows for each in at.remembered()]
+    assert 19_500 < sum(kept) <= 20_000
+    assert max(kept) <= 20_000 // 64
+    assert len(kept) <= 4096
+    first = [each.first for each in at.remembered()]
+    assert first[1:] == [each.batch + 1 for each in at.remembered()[:-1]]
+
+
+def test_an_offset_from_before_marks_had_numbers_is_read():
+    at = Offset.first("j", "", "")
+    for number in range(5):
+        at = at.then(Mark(f"e{number}", f"c{number}", 10, None), 30)
+    said = at.said()
+    said["past"] = [each[:4] for each in said["past"]]
+    assert Offset.read(said, "j") == at
 
 
 # --- through Spark --------------------------------------------------------------------------------

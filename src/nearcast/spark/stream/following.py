@@ -208,9 +208,9 @@ class Follower:
             batches.setdefault(query, []).append((int(batch.partition("~")[0]), pin))
         wanted: set[str] = set()
         for pins in batches.values():
-            oldest = sorted({batch for batch, _ in pins})[-_KEPT_BATCHES:][0]
-            for batch, pin in pins:
-                if batch < oldest:
+            oldest = sorted({number for number, _ in pins})[-_KEPT_BATCHES:][0]
+            for number, pin in pins:
+                if number < oldest:
                     pin.unlink(missing_ok=True)
                 else:
                     wanted.add(pin.read_text("utf-8"))

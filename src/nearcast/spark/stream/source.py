@@ -348,7 +348,7 @@ class _Plans:
         if self.settings.joint:
             first: int = (remembered[0].start if remembered else start.mark.events) + 1
             return first
-        return remembered[0].batch if remembered else end.batch
+        return remembered[0].first if remembered else end.batch
 
     def _reach(self, offset: Offset) -> None:
         """The register after a batch, from the newest base that is old enough."""
@@ -502,7 +502,7 @@ class _Plans:
         ]
         if indexed:
             plain = shipped_table(folder / "wanted.arrow", asked_of(numbered))
-            oldest = remembered[0].batch
+            oldest = remembered[0].first
             late += [Asked(each, oldest, plain, table, space, version, joint) for each in indexed]
         return late
 
@@ -531,7 +531,7 @@ class _Plans:
                 _log.warning("remembered events could not be indexed: %s", said)
                 return
             self.segments.append(segment)
-        oldest = remembered[0].batch if remembered else end.batch
+        oldest = remembered[0].first if remembered else end.batch
         for over in [each for each in self.segments if each.last < oldest]:
             self.segments.remove(over)
             shutil.rmtree(over.folder, ignore_errors=True)
