@@ -214,6 +214,58 @@ def test_an_offset_from_before_marks_had_numbers_is_read():
     assert Offset.read(said, "j") == at
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_file_that_is_never_read_is_not_read_later_either(tmp_path: Path, restarts: bool):
+    """Not by newcomers, not when a batch runs again, and not after a restart."""
+    events, changes = tmp_path / "e", tmp_path / "c"
+    driver = Driver(Settings(str(events), str(changes), shared=str(tmp_path / "s")))
+    for name in ("c1", "c5"):
+        write_changes(changes, name, [Change(name, int(name[1]), Subscription(name))])
+    for name in ("e1", "e5"):
+        write_events(events, name, [Event(name)])
+    assert driver.plan()
+    for name in ("e2", "e3", "e4"):  # while it is planned: of several the last ones that came
+        write_events(events, name, [Event(name)])
+    for name in ("c0", "c2"):
+        write_changes(changes, name, [Change(name, 7, Subscription(name))])
+    if restarts:
+        driver.restart()
+    both = [("e1", "c1", 5), ("e1", "c5", 5), ("e5", "c1", 5), ("e5", "c5", 5)]
+    assert driver.run() == both
+    driver.done()
+    write_changes(changes, "c6", [Change("c6", 8, Subscription("c6"))])
+    if restarts:
+        driver.restart()
+    assert _answered(driver) == [("e1", "c6", 8), ("e5", "c6", 8)]
+    write_events(events, "e6", [Event("e6")])
+    driver.restart()
+    assert _answered(driver) == [("e6", "c1", 8), ("e6", "c5", 8), ("e6", "c6", 8)]
+    (events / "e1.parquet").unlink()  # what is gone is passed over
+    driver.restart()
+    write_changes(changes, "c7", [Change("c7", 9, Subscription("c7"))])
+    assert driver.plan()
+    with pytest.raises(SparkError, match=r"from e2.parquet to e5.parquet.*Take these away"):
+        driver.run()
+    for name in ("e2", "e3", "e4"):
+        (events / f"{name}.parquet").unlink()
+    assert driver.run() == [("e5", "c7", 9), ("e6", "c7", 9)]
+
+
+def test_places_from_before_files_were_counted_go_on(tmp_path: Path):
+    events, changes = tmp_path / "e", tmp_path / "c"
+    driver = Driver(Settings(str(events), str(changes), shared=str(tmp_path / "s")))
+    write_changes(changes, "c1", [Change("c1", 1, Subscription("c1"))])
+    write_events(events, "e1", [Event("e1")])
+    _answered(driver)
+    assert driver.at is not None
+    driver.at |= {name: driver.at[name].partition("/")[0] for name in ("events", "changes")}
+    driver.restart()
+    write_changes(changes, "c2", [Change("c2", 2, Subscription("c2"))])
+    write_events(events, "e2", [Event("e2")])
+    assert _answered(driver) == [("e1", "c2", 2), ("e2", "c1", 2), ("e2", "c2", 2)]
+    assert driver.at["events"] == "e2.parquet"
+
+
 # --- through Spark --------------------------------------------------------------------------------
 
 
