@@ -127,6 +127,7 @@ class _Folder:
         for late in ({name for name in names if _digest([name]) == one}, last):
             kept = [name for name in names if name not in late]
             if _digest(kept) == digest:
+                self._late |= late
                 return kept
         raise SparkError(
             f"{self.url}: from {names[0]} to {names[-1]} there are {len(names):,} files, of which "

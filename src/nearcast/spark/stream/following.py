@@ -30,6 +30,7 @@ from nearcast.spark.stream.bases import digest_of, usable
 from nearcast.spark.stream.changes import sifted, tell
 from nearcast.spark.stream.layering import Layering
 from nearcast.spark.stream.register import Register
+from nearcast.spark.stream.served import ChangeLog
 from nearcast.spark.stream.worker import Arrivals, Layers
 from nearcast.spark.workers import gathered, task_threads
 
@@ -109,7 +110,8 @@ class Follower:
         self._at: Any = None
         self._hold()
         self._log = logs.change_log(changes, key, root, space)
-        self._layering = Layering(root, index, space, options)
+        removals = not isinstance(self._log, ChangeLog)
+        self._layering = Layering(root, index, space, options, removals=removals)
         self._thread: threading.Thread | None = None
         self._warned = False
 

@@ -74,7 +74,9 @@ class Register:
         if not table.num_rows:
             return []
         if self.rows.num_rows > self._room:
-            self._tidy()
+            self._room = 2 * (len(self.current) + sum(map(len, self.before.values()))) + _ROOM
+            if self.rows.num_rows > self._room:
+                self._tidy()
         ids, seqs = table.column("id").to_pylist(), table.column("seq").to_pylist()
         ops = table.column("op").to_pylist()
         fresh = [id for id in dict.fromkeys(ids) if id not in self.current]

@@ -41,6 +41,7 @@ from nearcast.spark.stream.patience import Patience
 from nearcast.spark.stream.pieces import Wanted
 from nearcast.spark.stream.register import Register, Version
 from nearcast.spark.stream.segments import Asked, Indexing, covering, segments
+from nearcast.spark.stream.served import ChangeLog
 from nearcast.spark.stream.worker import Arrivals, Latecomers, Layers, dealt
 
 __all__ = ["SCHEMA", "MatchReader", "NearcastSource", "Settings"]
@@ -237,7 +238,10 @@ class _Plans:
         self.run, self._indexing = run, None
         self.root = self.shared / self.settings.folder(run)
         settings = self.settings
-        self.layering = Layering(self.root, settings.index, settings.space, settings.options)
+        self.layering = Layering(
+            self.root, settings.index, settings.space, settings.options,
+            removals=not isinstance(self.changes, ChangeLog),
+        )  # fmt: skip
         self.events.root = self.root
         self.segments = segments(self.root)
         self.at = self._planned = None
