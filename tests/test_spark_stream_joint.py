@@ -145,6 +145,32 @@ def test_a_stream_that_has_been_away_for_too_long_is_told(tmp_path: Path, monkey
         driver.plan()
 
 
+def test_who_was_removed_is_not_kept_for_ever(tmp_path: Path, monkeypatch):
+    """A server's log is in order: no older change comes later and brings anybody back."""
+    logs = Logs()
+    monkeypatch.setattr(sinks, "request", logs.request)
+    monkeypatch.setattr(layering, "_LEAST_DELTA", 4)
+    monkeypatch.setattr("subprocess.Popen", Beside)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    driver = Driver(Settings("http://server", "http://server", shared=str(tmp_path)))
+    naive, number = NaiveJoint(), 0
+    for turn in range(12):
+        entries: list[Change | Event] = [Event(f"e{turn}")]
+        for _ in range(3):
+            number += 1
+            wanted = Subscription(f"s{number % 4}") if turn % 4 else None
+            entries.append(Change(f"s{number % 4}" if turn % 4 else f"s{number}", number, wanted))
+        for entry in entries:
+            logs.enter(entry)
+        assert driver.plan()
+        assert driver.run() == naive.entries(entries)
+        driver.done()
+    base = driver.reader.plans.register.base
+    assert base is not None
+    assert base.removed == {}
+    driver.reader.stop()
+
+
 def test_events_and_changes_of_a_real_server(tmp_path: Path):
     cheap = {"subscriber": "ann", "filters": [{"cql2": "price < 50"}]}
     with serving(tmp_path / "n.db") as server, client(server) as http:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.errors import ValidationError
+from nearcast.errors import SparkError, ValidationError
 from nearcast.model.codec import events_to_arrow
 from nearcast.model.events import Event
 from nearcast.model.subscriptions import Subscription
@@ -44,16 +45,17 @@ def test_a_batch_sees_the_version_that_was_there_first(
     monkeypatch.setattr("subprocess.Popen", Beside)
     monkeypatch.setattr("os.nice", lambda _: 0)
     chance, history = random.Random(seed), Histories(seed)
-    changes, root = tmp_path / "changes", tmp_path / "shared"
+    changes = tmp_path / "changes"
     changes.mkdir()
     naive = NaiveStream(0)
 
     def follower() -> Follower:
-        made = Follower(str(changes), None, root, "globe", "auto", {})
+        made = Follower(str(changes), None, tmp_path / "shared", "globe", "auto", {})
         made.step()
         return made
 
     follows = follower()
+    root = follows.root
     for number in range(8):
         new, events = history.changes(6), history.batch(12)
         if new:
@@ -68,11 +70,87 @@ def test_a_batch_sees_the_version_that_was_there_first(
             naive.batch(new, [])
             follows.step()
         if chance.random() < 0.3:  # and after a kill
-            follows._layering.close()
+            follows.close()
             follows = follower()
         assert _matched(pinned(root, "q", str(number)), events, root) == expected
     assert len(list((root / "pins").iterdir())) <= 6
-    follows._layering.close()
+    follows.close()
+
+
+def _change(tmp_path: Path, follows: Follower, name: str) -> None:
+    number = int(name)
+    write_changes(tmp_path / "c", name, [Change(name, number, Subscription(name))])
+    follows.step()
+
+
+def test_a_version_that_goes_while_it_is_chosen_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c").mkdir()
+    follows = Follower(str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    root = follows.root
+    _change(tmp_path, follows, "1")
+    look = following.newest
+
+    def slow(folder: Path) -> tuple[str, Layers]:
+        """It takes so long that what it found is removed."""
+        found = look(folder)
+        monkeypatch.setattr(following, "newest", look)
+        for number in range(2, 6):
+            _change(tmp_path, follows, str(number))
+        return found
+
+    monkeypatch.setattr(following, "newest", slow)
+    monkeypatch.setattr(following, "_KEPT_S", -1.0)
+    layers = pinned(root, "q", "7")
+    assert layers.version == 5
+    for number in range(6, 10):
+        _change(tmp_path, follows, str(number))
+    assert pinned(root, "q", "7").version == 5  # and the same again
+    assert _matched(layers, [Event("e")], tmp_path) == [("e", str(n), 5) for n in range(1, 6)]
+    follows.close()
+
+
+def test_the_newest_versions_stay_however_old_they_are(tmp_path: Path) -> None:
+    """Who has looked just before there is a newer one has a minute to write down which."""
+    (tmp_path / "c").mkdir()
+    follows = Follower(str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    root = follows.root
+    for number in range(1, 5):
+        _change(tmp_path, follows, str(number))
+    for path in (root / "versions").iterdir():
+        os.utime(path, (1, 1))  # the last change came long ago
+    name, layers = following.newest(root)
+    _change(tmp_path, follows, "5")
+    assert len([*(root / "versions").iterdir()]) == 3
+    for number in range(6, 9):
+        _change(tmp_path, follows, str(number))
+    assert (root / "versions" / name).exists()
+    assert len(_matched(layers, [Event("e")], tmp_path)) == 4
+    follows.close()
+
+
+def test_followers_in_one_folder_have_versions_of_their_own(tmp_path: Path) -> None:
+    followers = []
+    for name in ("a", "b"):
+        write_changes(tmp_path / name, "1", [Change(name, 1, Subscription(name))])
+        made = Follower(str(tmp_path / name), None, tmp_path / "shared", "globe", "auto", {})
+        made.step()
+        followers.append(made)
+    for follows, name in zip(followers, "ab", strict=True):
+        layers = pinned(follows.root, "q", "0")
+        assert _matched(layers, [Event("e")], tmp_path) == [("e", name, 1)]
+        follows.close()
+
+
+def test_a_log_is_followed_by_one_process_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    about: Any = (str(tmp_path / "c"), None, tmp_path / "shared", "globe", "auto", {})
+    first = Follower(*about)
+    with pytest.raises(SparkError, match="another process follows"):
+        Follower(*about)
+    first.close()
+    Follower(*about).close()
 
 
 def test_changes_on_a_stream_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ finds none, or one that this version of nearcast cannot open, folds the changes 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,7 +27,16 @@ from nearcast.matcher import Matcher, saved
 from nearcast.model.geometry import Space
 from nearcast.spark.workers import Shipped
 
-__all__ = ["Base", "Building", "asked_of", "build", "put_table", "shipped_matcher", "usable"]
+__all__ = [
+    "Base",
+    "Building",
+    "asked_of",
+    "build",
+    "digest_of",
+    "put_table",
+    "shipped_matcher",
+    "usable",
+]
 
 _ABOUT, _ROWS, _GONE, _MATCHER = "base.json", "rows.arrow", "gone.json", "matcher"
 _ASIDE = {"op", "seq", "subscriber"}
@@ -121,6 +131,12 @@ def build(
     (scratch / _ABOUT).write_text(json.dumps(about), "utf-8")
     scratch.replace(folder)
     return Base.open(folder)
+
+
+def digest_of(*about: Any) -> str:
+    """A name for the folder of a job: whoever answers something else has another."""
+    text = json.dumps(about, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def put_table(path: Path, table: Any) -> None:

@@ -119,14 +119,14 @@ def _told(rows: Any, reason: str) -> list[BadChange]:
     return [BadChange(seq, id, reason) for id, seq in zip(ids, seqs, strict=True)]
 
 
-def tell(bad: list[BadChange], folder: Path, batch: str) -> None:
-    """Write down what was rejected, where people look for it."""
+def tell(bad: list[BadChange], folder: Path, job: str, batch: str) -> None:
+    """Write down what was rejected, where people look for it; jobs may share the folder."""
     _log.warning(
         "%s changes are rejected, the first of %r: %s",
         f"{len(bad):,}", bad[0].id, bad[0].reason.partition("\n")[0],
     )  # fmt: skip
     folder.mkdir(exist_ok=True)
-    scratch = folder / f".changes-{os.getpid()}"
+    scratch = folder / f".changes-{job}-{os.getpid()}"
     lines = [json.dumps({"batch": int(batch), **each._asdict()}) for each in bad]
     scratch.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    scratch.replace(folder / f"changes-{batch}.jsonl")
+    scratch.replace(folder / f"changes-{job}-{batch}.jsonl")

@@ -3,13 +3,16 @@
 Files are Parquet, or lines of JSON (`.json`, `.jsonl`, `.ndjson`), of which events lie spooled as
 Parquet once they are read. A file counts from when it has its name, so write elsewhere (or under a
 name that begins with `_` or `.`) and rename. One that appears with a name before one that was read
-is never read, and a warning says so.
+is never read, and a warning says so. So that this holds after a restart and for what is remembered,
+a position says how many files were read by then, and a digest of their names.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +36,42 @@ from nearcast.spark.stream.spool import SpooledPiece
 __all__ = ["ChangeFolder", "EventFolder"]
 
 _PARQUET, _LINES = ".parquet", (".json", ".jsonl", ".ndjson")
+_DIGESTS = 1 << 64
 _log = logging.getLogger("nearcast.spark")
+
+
+class _Place(NamedTuple):
+    """A position, in words `name/files/digest`; only the name where a checkpoint is older."""
+
+    name: str
+    """The last file that was read."""
+    files: int | None
+    """How many were read; None if that was not written down."""
+    digest: int
+    """Of their names: the sum of those of each, so that one of a range is a difference."""
+
+    @classmethod
+    def of(cls, position: str) -> _Place:
+        name, told, rest = position.partition("/")
+        if not told:
+            return cls(name, None if name else 0, 0)
+        files, _, digest = rest.partition("/")
+        return cls(name, int(files), int(digest, 16))
+
+    def past(self, name: str) -> _Place:
+        """When one more is read."""
+        if self.files is None:
+            return _Place(name, None, 0)
+        return _Place(name, self.files + 1, (self.digest + _digest([name])) % _DIGESTS)
+
+    def said(self) -> str:
+        """In words."""
+        return self.name if not self.files else f"{self.name}/{self.files}/{self.digest:016x}"
+
+
+def _digest(names: Iterable[str]) -> int:
+    each = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return sum(int.from_bytes(one, "big") for one in each) % _DIGESTS
 
 
 @dataclass
@@ -45,6 +83,8 @@ class _Folder:
     space: Space = field(default="globe", kw_only=True)
     _looked: frozenset[str] | None = field(default=None, repr=False, kw_only=True)
     """What was there when it was looked at last."""
+    _late: set[str] = field(default_factory=set, repr=False, kw_only=True)
+    """What is never read."""
 
     def __post_init__(self) -> None:
         if "://" not in self.url:
@@ -66,15 +106,53 @@ class _Folder:
         return sorted(n for n in found if n.endswith(ends) and n[0] not in "._")
 
     def after(self, start: str, stop: str | None = None) -> list[str]:
-        """The files in (start, stop]."""
-        return [n for n in self.names() if n > start and (stop is None or n <= stop)]
+        """The files in (start, stop], those that were there when that was read."""
+        first = _Place.of(start)
+        names = [name for name in self.names() if name > first.name]
+        if stop is None:
+            return names
+        last = _Place.of(stop)
+        names = [name for name in names if name <= last.name and name not in self._late]
+        if first.files is None or last.files is None:
+            return names
+        files, digest = last.files - first.files, (last.digest - first.digest) % _DIGESTS
+        return self._exactly(names, files, digest)
+
+    def _exactly(self, names: list[str], files: int, digest: int) -> list[str]:
+        """Of the files those that are meant; SparkError if others came, and nothing says which."""
+        if len(names) < files or _digest(names) == digest:
+            return names  # what is gone is passed over
+        one = (_digest(names) - digest) % _DIGESTS
+        last = set(sorted(names, key=self._came)[files:])
+        for late in ({name for name in names if _digest([name]) == one}, last):
+            kept = [name for name in names if name not in late]
+            if _digest(kept) == digest:
+                self._late |= late
+                return kept
+        raise SparkError(
+            f"{self.url}: from {names[0]} to {names[-1]} there are {len(names):,} files, of which "
+            f"{files:,} had been read: some came when files behind them had been read already "
+            f"({', '.join(sorted(last)[:3]) or 'and as many are gone'}). Take these away, or give "
+            "the stream a new checkpoint"
+        )
+
+    def _came(self, name: str) -> int:
+        """When a file got its name, or something like it: who is asked has to check."""
+        try:
+            if self.url.startswith("file:"):
+                return os.stat(os.path.join(self._local(), name)).st_ctime_ns
+            system, path = pa.fs.FileSystem.from_uri(self.path(name).replace("s3a://", "s3://", 1))
+            return system.get_file_info(path).mtime_ns or 0
+        except OSError:
+            return 0
 
     def look(self, start: str) -> list[str]:
         """The files after a position, before a batch is planned; says what will never be read."""
-        names = self.names()
+        names, start = self.names(), _Place.of(start).name
         if self._looked is not None and start:
             missed = [n for n in names if n <= start and n not in self._looked]
             if missed:
+                self._late.update(missed)
                 _log.warning(
                     "%s: %s came when files behind it had been read already, and is not read (%s "
                     "in all); give new files greater names", self.url, missed[0], f"{len(missed):,}"
@@ -122,7 +200,7 @@ class _Footer(NamedTuple):
 
 @dataclass
 class EventFolder(_Folder):
-    """Events: a position is the name of the last file that was read."""
+    """Events."""
 
     what: str = "events"
     root: Path = field(default=Path(), kw_only=True)
@@ -138,15 +216,15 @@ class EventFolder(_Folder):
 
     def latest(self, start: str, most: int | None, until: str | None) -> tuple[str, int]:
         """(how far to read from a position, the rows up to there): whole files, at least one."""
-        at, rows = start, 0
+        at, rows = _Place.of(start), 0
         for name in self.look(start):
             if until is not None and name > until:
                 break
             more = sum(self._footer(name).groups)
             if most is not None and rows and rows + more > most:
                 break
-            at, rows = name, rows + more
-        return at, rows
+            at, rows = at.past(name), rows + more
+        return at.said(), rows
 
     def behind(self, start: str) -> int:
         """How many files have come after a position."""
@@ -162,7 +240,7 @@ class EventFolder(_Folder):
     def tidy(self, oldest: str) -> None:
         """Remove what lies spooled of files up to the oldest that is remembered."""
         for path in (self.root / "spool").glob("lines-*.parquet"):
-            if path.stem.removeprefix("lines-") <= oldest:
+            if path.stem.removeprefix("lines-") <= _Place.of(oldest).name:
                 path.unlink(missing_ok=True)
 
     def _spooled(self, name: str) -> SpooledPiece:
@@ -247,7 +325,7 @@ class ChangeFolder(_Folder):
         """How far to read from a position: whole files, at least one."""
         if self.plain and start:
             return start
-        at, rows = start, 0
+        at, rows = _Place.of(start), 0
         for name in self.look(start):
             if until is not None and name > until:
                 break
@@ -256,8 +334,8 @@ class ChangeFolder(_Folder):
                 if rows and rows + more > most:
                     break
                 rows += more
-            at = name
-        return at
+            at = at.past(name)
+        return at.said()
 
     def end(self) -> str:
         """Behind all files."""
@@ -265,7 +343,7 @@ class ChangeFolder(_Folder):
 
     def reaches(self, first: str, second: str) -> bool:
         """Whether the second position is not before the first."""
-        return first <= second
+        return _Place.of(first).name <= _Place.of(second).name
 
     def read(self, start: str, stop: str) -> Any:
         """The changes in (start, stop], in the columns of `CHANGES`."""

@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,14 @@ from typing import TYPE_CHECKING, Any
 from nearcast.errors import NearcastError, SparkError, ValidationError
 from nearcast.model.geometry import Space
 from nearcast.spark import shipping
+from nearcast.spark.folders import alone_in
 from nearcast.spark.frames import mapped
 from nearcast.spark.stream import logs
-from nearcast.spark.stream.bases import usable
+from nearcast.spark.stream.bases import digest_of, usable
 from nearcast.spark.stream.changes import sifted, tell
 from nearcast.spark.stream.layering import Layering
 from nearcast.spark.stream.register import Register
+from nearcast.spark.stream.served import ChangeLog
 from nearcast.spark.stream.worker import Arrivals, Layers
 from nearcast.spark.workers import gathered, task_threads
 
@@ -42,7 +45,8 @@ _log = logging.getLogger("nearcast.spark")
 _LOOK_S = 0.2
 _TOGETHER = 65_536
 _KEPT_BATCHES = 4
-_KEPT_S = 60.0
+_KEPT_VERSIONS = 3
+_KEPT_S = 60.0  # from when there is a newer one: somebody may have looked just before
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _followers: dict[tuple[Any, ...], Follower] = {}
 
@@ -60,8 +64,9 @@ def carry_out(
     follower = _followers.get(about)
     if follower is None:
         root = shipping._fresh(None) if shared is None else Path(shared)
-        follower = _followers[about] = Follower(changes, key, root, space, index, options)
+        follower = Follower(changes, key, root, space, index, options)
         follower.step()
+        _followers[about] = follower
     follower.start(lambda: _is_stopped(spark))
     fixed = None if events.isStreaming else newest(follower.root)[1]
     rows = events.select(*[f"`{name}`" for name in names])
@@ -86,27 +91,51 @@ def _is_stopped(spark: Any) -> bool:
 
 
 class Follower:
-    """Keeps the versions of a log of changes in a folder; one thread of the driver's."""
+    """Keeps the versions of a log of changes in a folder; one thread of the driver's.
+
+    `root` is a folder below the shared one, the same for the same job: a batch that runs again
+    after a restart finds its version there. So one process at a time follows a log for a job.
+    """
 
     def __init__(
-        self, changes: str, key: str | None, root: Path, space: Space, index: str,
+        self, changes: str, key: str | None, shared: Path, space: Space, index: str,
         options: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        self.root = root
-        self._space = space
-        root.mkdir(parents=True, exist_ok=True)
+        self._job = digest_of(changes, space, index, dict(options))
+        self.root = root = shared / f"changes-{self._job}"
+        self._space, self._changes = space, changes
         for name in ("versions", "pins"):
-            (root / name).mkdir(exist_ok=True)
-        self._log = logs.change_log(changes, key, root, space)
-        self._layering = Layering(root, index, space, options)
+            (root / name).mkdir(parents=True, exist_ok=True)
+        self._alone = ExitStack()
         self._at: Any = None
-        self._number = max((_number(each) for each in _versions(root)), default=0)
+        self._hold()
+        self._log = logs.change_log(changes, key, root, space)
+        removals = not isinstance(self._log, ChangeLog)
+        self._layering = Layering(root, index, space, options, removals=removals)
         self._thread: threading.Thread | None = None
         self._warned = False
+
+    def _hold(self) -> None:
+        """Have the folder alone; SparkError while another process has it."""
+        if not self._alone.enter_context(alone_in(str(self.root / "lock"))):
+            self._alone.close()
+            raise SparkError(
+                f"{self.root}: another process follows {self._changes} there; give each its own "
+                "folder as `shared`"
+            )
+        self._number = max((_number(each) for each in _versions(self.root)), default=0)
+        self._at = None
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._layering.close()
+        self._alone.close()
 
     def start(self, over: Any) -> None:
         """Follow the log until `over` says that nobody asks any more."""
         if self._thread is None or not self._thread.is_alive():
+            if self._thread is not None:
+                self._hold()
             self._thread = threading.Thread(
                 target=self._run, args=(over,), name="nearcast-changes", daemon=True
             )
@@ -122,6 +151,7 @@ class Follower:
                 if not self._warned:
                     _log.warning("changes cannot be read, and are asked for again: %s", error)
                 self._warned = True
+        self.close()
 
     def step(self) -> bool:
         """Count what has come; whether that made a new version."""
@@ -161,7 +191,7 @@ class Follower:
             table = table.drop_columns(["offset"])
         good, bad = sifted(table, self._space, self._log.plain)
         if bad:
-            tell(bad, self.root / "rejected", f"{self._number + 1:012d}")
+            tell(bad, _rejected(self.root), self._job, f"{self._number + 1:012d}")
         register.fold(good, self._number + 1, None, False)
         return True
 
@@ -177,18 +207,21 @@ class Follower:
         batches: dict[str, list[tuple[int, Path]]] = {}
         for pin in (self.root / "pins").glob("*@*"):
             query, _, batch = pin.name.partition("@")
-            batches.setdefault(query, []).append((int(batch), pin))
+            batches.setdefault(query, []).append((int(batch.partition("~")[0]), pin))
         wanted: set[str] = set()
         for pins in batches.values():
-            pins.sort()
-            for _, pin in pins[:-_KEPT_BATCHES]:
-                pin.unlink(missing_ok=True)
-            wanted |= {pin.read_text("utf-8") for _, pin in pins[-_KEPT_BATCHES:]}
+            oldest = sorted({number for number, _ in pins})[-_KEPT_BATCHES:][0]
+            for number, pin in pins:
+                if number < oldest:
+                    pin.unlink(missing_ok=True)
+                else:
+                    wanted.add(pin.read_text("utf-8"))
         versions = _versions(self.root)
         young = time.time() - _KEPT_S
+        newest = versions[-_KEPT_VERSIONS:]
         kept: set[Path] = set()
-        for path in versions:
-            if path == versions[-1] or path.name in wanted or path.stat().st_mtime > young:
+        for path, after in zip(versions, [*versions[1:], versions[-1]], strict=True):
+            if path in newest or path.name in wanted or after.stat().st_mtime > young:
                 layers: Layers = pickle.loads(path.read_bytes())
                 files = [each for each in (layers.base, layers.delta, layers.dead) if each]
                 kept |= {folder for each in files for folder in Path(each.path).parents}
@@ -201,6 +234,10 @@ class Follower:
         for folder in [*self.root.glob("delta-*"), *self.root.glob("base-*")]:
             if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rejected(root: Path) -> Path:
+    return root.parent / "rejected"
 
 
 def _versions(root: Path) -> list[Path]:
@@ -227,20 +264,29 @@ def newest(root: Path) -> tuple[str, Layers]:
 
 def pinned(root: Path, query: str, batch: str) -> Layers:
     """The version of a batch: the first who asks takes the newest, and the others the same."""
-    pin = root / "pins" / f"{query}@{batch}"
-    if not pin.exists():
-        name, _ = newest(root)
-        scratch = root / "pins" / f".{os.urandom(8).hex()}"
-        scratch.write_text(name, "utf-8")
+    for attempt in range(100):
+        # What was chosen may be gone by the time it is written down. Pins are only added, so all
+        # tasks go through the same ones and end at the same version.
+        pin = root / "pins" / (f"{query}@{batch}~{attempt}" if attempt else f"{query}@{batch}")
+        if not pin.exists():
+            _write_down(newest(root)[0], pin)
         try:
-            os.link(scratch, pin)
-        except FileExistsError:
-            pass  # somebody was quicker
-        finally:
-            scratch.unlink()
-    path = root / "versions" / pin.read_text("utf-8")
-    layers: Layers = pickle.loads(path.read_bytes())
-    return layers
+            layers: Layers = pickle.loads((root / "versions" / pin.read_text("utf-8")).read_bytes())
+        except FileNotFoundError:
+            continue
+        return layers
+    raise SparkError(f"{root}: the versions of the subscriptions go before they can be read")
+
+
+def _write_down(name: str, pin: Path) -> None:
+    scratch = pin.with_name(f".{os.urandom(8).hex()}")
+    scratch.write_text(name, "utf-8")
+    try:
+        os.link(scratch, pin)
+    except FileExistsError:
+        pass  # somebody was quicker
+    finally:
+        scratch.unlink()
 
 
 @dataclass(frozen=True)
@@ -258,7 +304,7 @@ class Versioned:
         for number, events in enumerate(gathered(batches, _TOGETHER)):
             if layers is None:
                 layers, where = self._taken()
-            task = Arrivals([], layers, self.space, str(Path(self.root) / "rejected"))
+            task = Arrivals([], layers, self.space, str(_rejected(Path(self.root))))
             yield from task.matched(events, task_threads(), f"{where} {number}")
 
     def _taken(self) -> tuple[Layers, str]:

@@ -28,6 +28,7 @@ __all__ = ["Delta", "Layering", "shipped_table"]
 
 _log = logging.getLogger("nearcast.spark")
 _LEAST_DELTA = 10_000
+_AGAIN = 4
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Layering:
     space: Space
     options: Mapping[str, Any]
     register: Register = field(default_factory=Register)
+    removals: bool = True
+    """Whether bases keep who was removed: not where no older change can come later."""
     delta: Delta | None = None
     building: Building | None = None
 
@@ -92,7 +95,9 @@ class Layering:
         register = self.register
         changed = len(register.stamps)
         least = max(_LEAST_DELTA, (register.base.count if register.base else 0) // 50)
-        if changed <= least:
+        # Few who change all the time make no large delta, but a long way from the base for who
+        # begins anew.
+        if changed <= least and register.counted - register.based <= _AGAIN * least:
             return
         if register.base is None or changed > 8 * least:
             if self.building is not None:
@@ -102,7 +107,7 @@ class Layering:
                 self.building = None
             else:
                 base = build(
-                    self.root / f"base-{os.urandom(6).hex()}", register.whole(), register.gone(),
+                    self.root / f"base-{os.urandom(6).hex()}", register.whole(), self._gone(),
                     position, register.version, self.index, self.space,
                     self.options,
                 )  # fmt: skip
@@ -113,9 +118,12 @@ class Layering:
                 self.root, register.base, register.taken(
                     v for id, v in register.current.items() if v.row >= 0 and id in register.stamps
                 ),
-                register.changed(), register.gone(), position, register.version,
+                register.changed(), self._gone(), position, register.version,
                 register.counted, self.index, self.space, self.options,
             )  # fmt: skip
+
+    def _gone(self) -> dict[str, int]:
+        return self.register.gone() if self.removals else {}
 
     def layers(self) -> Layers:
         """Those of the version that the register has."""

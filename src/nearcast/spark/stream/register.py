@@ -22,6 +22,7 @@ from nearcast.spark.stream.changes import CHANGES
 __all__ = ["Register", "Version"]
 
 _EARLIEST = -1
+_ROOM = 10_000
 
 
 class Version(NamedTuple):
@@ -52,6 +53,12 @@ class Register:
     """The greatest `seq` that was read."""
     counted: int = 0
     """Changes so far; tells what has changed since a moment."""
+    horizon: int = FOREVER
+    """Where the events begin that are remembered: from then on it counts when a version began."""
+    based: int = 0
+    """The changes that the base counts, of those that were counted."""
+    _room: int = field(default=_ROOM, repr=False)
+    """Rows from which on it pays to look for those that nobody refers to."""
     stamps: dict[str, int] = field(default_factory=dict)
     """The count at which an id changed last."""
 
@@ -66,6 +73,10 @@ class Register:
         """
         if not table.num_rows:
             return []
+        if self.rows.num_rows > self._room:
+            self._room = 2 * (len(self.current) + sum(map(len, self.before.values()))) + _ROOM
+            if self.rows.num_rows > self._room:
+                self._tidy()
         ids, seqs = table.column("id").to_pylist(), table.column("seq").to_pylist()
         ops = table.column("op").to_pylist()
         fresh = [id for id in dict.fromkeys(ids) if id not in self.current]
@@ -92,7 +103,7 @@ class Register:
                 if old is not None:
                     self.before.setdefault(id, []).append(old)
         self.current |= made
-        self.counted += 1
+        self.counted += table.num_rows
         self.stamps |= dict.fromkeys(made, self.counted)
         return list(made.values()) if each is None else every
 
@@ -112,12 +123,12 @@ class Register:
             if seq is not None:
                 self.current[id] = Version(id, seq, _EARLIEST, None, -1)
 
-    def forget(self, begins: int) -> None:
-        """Drop versions that were replaced before the first remembered batch."""
+    def forget(self) -> None:
+        """Drop versions that were replaced before the events that are remembered."""
         over = []
         for id, versions in self.before.items():
             ends = [each.begins for each in versions[1:]] + [self._begins(id)]
-            kept = [v for v, end in zip(versions, ends, strict=True) if end > begins]
+            kept = [v for v, end in zip(versions, ends, strict=True) if end > self.horizon]
             if kept:
                 self.before[id] = kept
             else:
@@ -140,11 +151,14 @@ class Register:
 
     def rebase(self, base: Base, counted: int) -> None:
         """Stand on another base, which holds all that was counted up to then."""
-        self.base = base
+        self.base, self.based = base, counted
         kept = {id: v for id, v in self.current.items() if self.stamps.get(id, 0) > counted}
-        # Who has changed before keeps its last version, which earlier ones end at.
+        # Who has changed before keeps its last version, which earlier ones end at. So does who
+        # changed while remembered events came: the base does not say which of them it has seen.
         self.current = {
-            id: self.current[id] for id in self.current if id in kept or id in self.before
+            id: version
+            for id, version in self.current.items()
+            if id in kept or id in self.before or version.begins > self.horizon
         }
         self.stamps = {id: n for id, n in self.stamps.items() if id in kept}
         self._tidy()
@@ -163,6 +177,7 @@ class Register:
         every = [*self.current.values(), *(v for many in self.before.values() for v in many)]
         used = np.unique(np.array([v.row for v in every if v.row >= 0], np.int64))
         self.rows = self.rows.take(pa.array(used)).combine_chunks()
+        self._room = 2 * used.size + _ROOM
 
         def moved(version: Version) -> Version:
             if version.row < 0:

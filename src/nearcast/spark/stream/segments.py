@@ -73,9 +73,11 @@ class Segment:
         path = os.fspath(self.folder / _EVENTS)
         return Shipped(path, path)
 
-    def holds(self, remembered: dict[int, Remembered], oldest: int) -> bool:
+    def holds(self, remembered: list[Remembered]) -> bool:
         """Whether these are the batches that are remembered, as far as they still are."""
-        last, first = remembered.get(self.last), remembered.get(max(self.first, oldest))
+        oldest = remembered[0].first
+        last = next((each for each in remembered if each.batch == self.last), None)
+        first = next((r for r in remembered if r.first == max(self.first, oldest)), None)
         if last is None or first is None or last.stop != self.stop:
             return False
         return self.first < oldest or first.start == self.start
@@ -94,11 +96,10 @@ def segments(root: Path) -> list[Segment]:
 
 def covering(known: list[Segment], remembered: list[Remembered]) -> list[Segment]:
     """Those of the segments that hold remembered batches, none of them twice."""
-    by_batch = {each.batch: each for each in remembered}
     found: list[Segment] = []
     for segment in sorted(known, key=lambda each: each.first):
         apart = not found or found[-1].last < segment.first
-        if remembered and apart and segment.holds(by_batch, remembered[0].batch):
+        if remembered and apart and segment.holds(remembered):
             found.append(segment)
     return found
 
@@ -150,7 +151,7 @@ class Indexing:
         self._work = root / f".building-{name}"
         self._work.mkdir(parents=True)
         about = {
-            "first": batches[0].batch, "last": batches[-1].batch, "start": batches[0].start,
+            "first": batches[0].first, "last": batches[-1].batch, "start": batches[0].start,
             "stop": batches[-1].stop,
         }  # fmt: skip
         task = {"about": about, "pieces": pieces, "space": space, "folder": str(self._folder)}

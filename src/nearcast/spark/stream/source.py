@@ -10,9 +10,10 @@ import json
 import logging
 import os
 import shutil
+import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,7 +32,7 @@ from nearcast.errors import NearcastError, ValidationError
 from nearcast.model.geometry import Space
 from nearcast.spark import shipping
 from nearcast.spark.stream import logs
-from nearcast.spark.stream.bases import asked_of, usable
+from nearcast.spark.stream.bases import asked_of, digest_of, usable
 from nearcast.spark.stream.changes import sifted
 from nearcast.spark.stream.changes import tell as tell_bad
 from nearcast.spark.stream.layering import Delta, Layering, shipped_table
@@ -40,6 +41,7 @@ from nearcast.spark.stream.patience import Patience
 from nearcast.spark.stream.pieces import Wanted
 from nearcast.spark.stream.register import Register, Version
 from nearcast.spark.stream.segments import Asked, Indexing, covering, segments
+from nearcast.spark.stream.served import ChangeLog
 from nearcast.spark.stream.worker import Arrivals, Latecomers, Layers, dealt
 
 __all__ = ["SCHEMA", "MatchReader", "NearcastSource", "Settings"]
@@ -108,6 +110,13 @@ class Settings:
         """What must stay the same for a checkpoint to be of use."""
         parts = [f"events={self.events}", f"changes={self.changes}", f"space={self.space}"]
         return " ".join([*parts, "remembering" if self.remember else "remembering nothing"])
+
+    def folder(self, run: str) -> str:
+        """Where in the shared folder the files of one checkpoint of the job lie.
+
+        The index is no part of it: a base of another one goes on being of use.
+        """
+        return f"stream-{digest_of(self.job)}-{run}"
 
     @property
     def joint(self) -> bool:
@@ -209,19 +218,41 @@ class _Plans:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.root = Path(settings.shared) if settings.shared else shipping._fresh(None)
-        self.layering = Layering(self.root, settings.index, settings.space, settings.options)
-        about = settings.key, self.root, settings.space
+        self.shared = Path(settings.shared) if settings.shared else shipping._fresh(None)
+        self.rejected = self.shared / "rejected"
+        about = settings.key, self.shared, settings.space
         self.events = logs.event_log(settings.events, *about)
         self.changes = logs.change_log(settings.changes, *about)
-        self.at: Offset | None = None
         self._until: tuple[Any, Any] | None = None
-        self._planned: tuple[Any, Any, list[InputPartition]] | None = None
-        self.segments = segments(self.root)
         self._indexing: Indexing | None = None
+        self.at: Offset | None = None
+        self._planned: tuple[Any, Any, list[InputPartition]] | None = None
+        self.run = ""
         self._passed = 0
         """Events that went past newcomers who were few enough to ask an index."""
         self._patience = Patience(settings.patience_s)
+
+    def _settle(self, run: str) -> None:
+        """Work in the folder of a checkpoint: others of the same job may run beside it."""
+        self.close()
+        self.run, self._indexing = run, None
+        self.root = self.shared / self.settings.folder(run)
+        settings = self.settings
+        self.layering = Layering(
+            self.root, settings.index, settings.space, settings.options,
+            removals=not isinstance(self.changes, ChangeLog),
+        )  # fmt: skip
+        self.events.root = self.root
+        self.segments = segments(self.root)
+        self.at = self._planned = None
+
+    def _read(self, *said: dict[str, Any]) -> list[Offset]:
+        """Offsets from a checkpoint, which says whose folder that is."""
+        offsets = [Offset.read(each, self.settings.job) for each in said]
+        run = offsets[-1].run or self.run or uuid.uuid4().hex[:12]
+        if run != self.run:
+            self._settle(run)
+        return offsets
 
     @property
     def register(self) -> Register:
@@ -237,7 +268,7 @@ class _Plans:
         self._until = self.events.end(), self.changes.end()
 
     def latest(self, said: dict[str, Any], most: int | None) -> dict[str, Any]:
-        start = Offset.read(said, self.settings.job)
+        (start,) = self._read(said)
         try:
             end = self._latest(start, most)
         except (OSError, NearcastError) as error:
@@ -267,7 +298,8 @@ class _Plans:
         if self.settings.remember and start.past:
             newest = self.events.newest(start.past[-1].events, mark.events)
             clock = max((c for c in (clock, newest) if c is not None), default=None)
-        return start.then(Mark(events, changes, rows, clock), self.settings.remember)
+        end = start.then(Mark(events, changes, rows, clock), self.settings.remember)
+        return replace(end, run=self.run)
 
     def behind(self) -> dict[str, Any] | None:
         """What lies behind the batch that was planned last, in files or entries."""
@@ -284,18 +316,20 @@ class _Plans:
         if said == until:
             return []
         if self._planned is None or self._planned[:2] != (said, until):
-            start, end = (Offset.read(each, self.settings.job) for each in (said, until))
+            start, end = self._read(said, until)
             self._planned = said, until, self._tasks(start, end)
         return self._planned[2]
 
     def _tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         if self.at != start:
             self._reach(start)
+        self.register.horizon = self._oldest(start, end)
         self.layering.switch()
         joint, known = self.settings.joint, self.register.version
         if joint:  # the base is what all events of the batch see
             self.layering.compact(start.mark.changes)
         fresh = self._step(start.mark, end.batch, end.mark)
+        self.register.forget()
         self.at = end
         late = self._latecomers(fresh, start, end) if fresh and self.settings.remember else []
         if joint:
@@ -307,10 +341,18 @@ class _Plans:
         made: list[InputPartition] = []
         if layers.base is not None or layers.delta is not None:
             made += [
-                Arrivals(part, layers, self.settings.space, str(self.root / "rejected"))
+                Arrivals(part, layers, self.settings.space, str(self.rejected))
                 for part in dealt(pieces, self.settings.tasks)
             ]
         return made + late
+
+    def _oldest(self, start: Offset, end: Offset) -> int:
+        """The first batch that is remembered, or where both logs are one the first entry."""
+        remembered = end.remembered()
+        if self.settings.joint:
+            first: int = (remembered[0].start if remembered else start.mark.events) + 1
+            return first
+        return remembered[0].first if remembered else end.batch
 
     def _reach(self, offset: Offset) -> None:
         """The register after a batch, from the newest base that is old enough."""
@@ -341,7 +383,7 @@ class _Plans:
         self.register.version = max([self.register.version, *seqs])
         good, bad = sifted(table, self.settings.space, self.changes.plain)
         if bad and tell:
-            tell_bad(bad, self.root / "rejected", f"{batch:09d}")
+            tell_bad(bad, self.rejected, self.run, f"{batch:09d}")
         if not self.settings.joint:
             return self.register.fold(good, batch, mark.clock, self.settings.remember > 0)
         offsets = good.column("offset").to_pylist()
@@ -368,11 +410,7 @@ class _Plans:
 
     def _exact_layers(self, start: Offset, end: Offset, known: int) -> Layers:
         """As `Layering.layers`; of each version that some event sees, which events these are."""
-        register = self.register
-        remembered = end.remembered()
-        first = (remembered[0].start if remembered else start.mark.events) + 1
-        register.forget(first)
-        layering = self.layering
+        register, layering = self.register, self.layering
         if layering.delta is None or layering.delta.counted != register.counted:
             changed = register.changed()
             spans = [
@@ -417,8 +455,6 @@ class _Plans:
     def _latecomers(self, fresh: list[Version], start: Offset, end: Offset) -> list[InputPartition]:
         remembered, register = end.remembered(), self.register
         joint = self.settings.joint
-        if not joint:
-            register.forget(remembered[0].batch if remembered else end.batch)
         versions, ends, new = self._asking(fresh)
         if not any(new):
             return []
@@ -470,7 +506,7 @@ class _Plans:
         ]
         if indexed:
             plain = shipped_table(folder / "wanted.arrow", asked_of(numbered))
-            oldest = remembered[0].batch
+            oldest = remembered[0].first
             late += [Asked(each, oldest, plain, table, space, version, joint) for each in indexed]
         return late
 
@@ -499,7 +535,7 @@ class _Plans:
                 _log.warning("remembered events could not be indexed: %s", said)
                 return
             self.segments.append(segment)
-        oldest = remembered[0].batch if remembered else end.batch
+        oldest = remembered[0].first if remembered else end.batch
         for over in [each for each in self.segments if each.last < oldest]:
             self.segments.remove(over)
             shutil.rmtree(over.folder, ignore_errors=True)
@@ -521,7 +557,7 @@ class _Plans:
 
     def tidy(self, said: dict[str, Any]) -> None:
         """Remove files that no batch from this one on needs."""
-        end = Offset.read(said, self.settings.job)
+        (end,) = self._read(said)
         if self.settings.remember:
             self._index(end)
         if self.at is not None and self.at.batch > end.batch:
@@ -544,6 +580,8 @@ class _Plans:
                 shutil.rmtree(base.folder, ignore_errors=True)
 
     def close(self) -> None:
+        if not self.run:
+            return
         self.layering.close()
         if self._indexing is not None:
             self._indexing.stop()
