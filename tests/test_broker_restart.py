@@ -148,3 +148,37 @@ def test_fences_go_on_after_a_restart(opener: Opener):
     (lost,) = again.advance(61 * S)
     assert (lost.object, lost.transition, lost.event.id, lost.seq) == ("b", "lost", "b", 4)
     assert [told.seq for told in again.notifications("ann").notifications] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("many", [1, 20])
+@pytest.mark.parametrize("clock", [False, True])
+def test_a_fence_counts_from_when_a_position_came_that_does_not_say_its_end(
+    opener: Opener, clock: bool, many: int
+):
+    """Whether it came by itself or with others, and whoever was there then."""
+    now = [1000 * S]
+
+    def opened() -> Broker:
+        return Broker("planar", store=opener(), clock=(lambda: now[0]) if clock else None)
+
+    def later(broker: Broker, at: int) -> list[tuple[str | None, int]]:
+        now[0] = at * S
+        told = broker.advance() if clock else broker.advance(now[0])
+        return [(each.transition, each.at // S) for each in told if each.object == 0]
+
+    broker = opened()
+    later(broker, 1000)
+    events = [Event(f"p{i}", {"car": i}, (), Point(0, 0)) for i in range(many)]
+    events.append(Event("q", {"car": 99}, (), Point(0, 0), start=1002 * S))
+    assert not broker.publish_many(events)
+    for again in range(2):
+        on = {"enter", "dwell", "lost"}
+        fence = Fence(f"f{again}", "ann", "car", Box(0, 0, 1, 1), on=on, dwell=60, lost=300)
+        told = broker.subscribe(fence)
+        assert [each.at // S for each in told] == [1000] * many + [1002]
+        broker.unsubscribe(fence.id)
+        broker.close()
+        broker = opened()
+    broker.subscribe(fence)
+    assert later(broker, 1400) == [("dwell", 1060), ("lost", 1300)]
+    broker.close()

@@ -144,6 +144,16 @@ def test_events_are_live_until_they_are_not(shelf: Shelf):
     assert [event for _, event in shelf.store.log(0, 10)] == [E1, E2, MADE, E1]
 
 
+def test_when_an_event_came_is_kept_if_it_does_not_say_its_end(shelf: Shelf):
+    untimed, placed = Event("u"), Event("p", location=Point(1, 2), start=4)
+    timed = Event("e", end=3)
+    shelf.put(Published(Event("first")), Reached(5), Published(untimed), Published(timed))
+    shelf.put(Reached(8), Published(placed))
+    assert shelf.again().came == {"u": 5, "p": 8}
+    shelf.put(Gone("u"), Expired("p", b"x", 9), Reached(9), Published(untimed))
+    assert shelf.again().came == {"u": 9}
+
+
 def test_what_expired_is_remembered_for_its_time(shelf: Shelf):
     shelf.put(Reached(1), Published(E1), Published(E2), Expired(E1.key, b"1", 50))
     shelf.put(Expired(E2.key, b"2", 60), Reached(49))

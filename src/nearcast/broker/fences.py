@@ -174,8 +174,8 @@ class Fences:
 
     def take(self, event: Event, end: Micros, now: Micros) -> Sequence[Crossing]:
         """An event happened; what it brings at once."""
-        if event.end is None and event.location is not None:
-            self._ends[event.key] = end
+        if event.end is None:
+            self.know_end(event, end)
         if event.location is None or not self._count:
             return []
         if self._hold:
@@ -200,11 +200,19 @@ class Fences:
         self, positions: Positions, foreseen: Foreseen | None = None
     ) -> Sequence[Crossing]:
         """Events that happened; nobody waits for late ones. `foreseen`: what `foresee` said."""
-        if None in map(_end, positions.events):
-            for event, at in zip(positions.events, positions.ats, strict=True):
-                if event.end is None and event.location is not None:
-                    self._ends[event.key] = at
+        self.know_ends(positions.events, positions.ats)
         return self._watch.take_columns(positions, foreseen)
+
+    def know_ends(self, events: Sequence[Event], ends: Sequence[Micros]) -> None:
+        """When events ended, of which some may not say it: a fence that comes later counts them."""
+        if None in map(_end, events):
+            for event, end in zip(events, ends, strict=True):
+                self.know_end(event, end)
+
+    def know_end(self, event: Event, end: Micros) -> None:
+        """The same for one."""
+        if event.end is None and event.location is not None:
+            self._ends[event.key] = end
 
     def gone(self, event: Event, *, retracted: bool) -> None:
         """An event is live no more."""

@@ -75,14 +75,12 @@ def applied(state: State, change: Change) -> None:
             state.events[event.key] = event
             if by is not None:
                 state.publishers[event.key] = by
+            if event.end is None and state.now is not None:
+                state.came[event.key] = state.now
         case Gone(key):
-            state.publishers.pop(key, None)
-            state.events.pop(key, None)
-            state.told.pop(key, None)
+            _end_event(state, key)
         case Expired(key, content, until):
-            state.publishers.pop(key, None)
-            state.events.pop(key, None)
-            state.told.pop(key, None)
+            _end_event(state, key)
             past.keep(state.expired, key, content, until)
         case Told(notifications):
             for told in notifications:
@@ -115,6 +113,13 @@ def applied(state: State, change: Change) -> None:
             pass  # `MemoryStore` keeps outboxes
         case Closed(at):
             state.closed = at
+
+
+def _end_event(state: State, key: str) -> None:
+    state.publishers.pop(key, None)
+    state.came.pop(key, None)
+    state.events.pop(key, None)
+    state.told.pop(key, None)
 
 
 def _end_visits(state: State, fence_id: str) -> None:

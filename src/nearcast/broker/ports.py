@@ -246,6 +246,8 @@ class State:
     """Live events by key."""
     publishers: dict[str, str] = field(default_factory=dict)
     """Who published a live event, by key, where that was said."""
+    came: dict[str, Micros] = field(default_factory=dict)
+    """What time it was when a live event came that does not say its `end`, by key."""
     fences: dict[str, KnownFence] = field(default_factory=dict)
     objects: dict[tuple[Key, Object], KnownObject] = field(default_factory=dict)
     """What fences know of whom."""

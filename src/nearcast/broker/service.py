@@ -581,6 +581,7 @@ class Service:
         if self._draft.remembers:
             self._draft.changes += map(Published, events, repeat(self._by))
         if told is None:
+            self._fences.know_ends(events, some.ends)
             self._draft.tell_pairs(Pairs(wanted, events, nows))
         else:
             self._tell_between(some, wanted, told)
@@ -1056,6 +1057,9 @@ class Service:
             self._live.add(event)
             self._timeline.ends(event.expires, "event", key)
         self._live.publishers.update(state.publishers)
+        for key, came in state.came.items():
+            event = state.events[key]
+            self._fences.know_end(event, self._timeline.end_of(event, came))
         self._past = Past(state.expired)
         self._subscriptions.adopt(state.subscriptions, state.matcher)
         following = []

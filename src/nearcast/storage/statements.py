@@ -76,7 +76,7 @@ PUT_EVENT = """
 DROP_EVENT = "DELETE FROM events WHERE tenant = ? AND key = ?"
 EXPIRE_EVENT = "UPDATE events SET content = ?, until = ? WHERE tenant = ? AND key = ?"
 LIVE = """
-    SELECT key, entry, publisher, body FROM events JOIN log USING (tenant, entry)
+    SELECT key, entry, publisher, log.at, body FROM events JOIN log USING (tenant, entry)
     WHERE tenant = ? AND until IS NULL ORDER BY entry
 """
 PAST = """

@@ -195,12 +195,14 @@ class TableStore:
 
     def _load_events(self, state: State) -> None:
         by_entry: dict[int, str] = {}
-        for key, entry, publisher, body in self._all(sql.LIVE):
+        for key, entry, publisher, at, body in self._all(sql.LIVE):
             self._entries[key] = entry
             by_entry[entry] = key
             if publisher is not None:
                 state.publishers[key] = publisher
-            state.events[key] = rows.event_from_text(body)
+            state.events[key] = event = rows.event_from_text(body)
+            if event.end is None and at is not None:
+                state.came[key] = at
         for subscription, entry in self._all(sql.PAIRS):
             self._paired.add(entry)
             state.told.setdefault(by_entry[entry], set()).add(subscription)
