@@ -28,6 +28,7 @@ from nearcast.broker.ports import (
     Acknowledged,
     Change,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -37,6 +38,7 @@ from nearcast.broker.ports import (
     Kept,
     Moved,
     Published,
+    Queued,
     Reached,
     Released,
     SavedPatterns,
@@ -49,10 +51,12 @@ from nearcast.broker.ports import (
     Unsubscribed,
 )
 from nearcast.broker.replies import Notification
+from nearcast.broker.turns import Loss, Report, Turn, Waiting
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import DuplicateIdError, StoppedError, ValidationError
 from nearcast.fences.groups import key_of
 from nearcast.fences.saved import KnownFence, KnownObject, Visit
+from nearcast.model.placing import Facing
 from tests.stores import EVERY_STORE, STORES, Opener
 from tests.strategies import events, subscriptions
 
@@ -236,6 +240,33 @@ def test_fences_and_what_they_know_of_whom(shelf: Shelf):
     assert state.objects == {(each.key, each.object): each for each in (INSIDE, named)}
     shelf.put(Traced(KnownObject(named.key, "1", None)), Traced(INSIDE))
     assert list(shelf.again().objects.values()) == [INSIDE]
+
+
+def test_what_waits_before_fences_hear_of_it(shelf: Shelf):
+    """An event is the live one as long as that is live; each is let go of by its number."""
+    late = KnownFence(FENCE, 4, 0, 60, waits=True)
+    first = Report("ann", Point(1.5, -2), None, None)
+    then = Report("ann", Point(3, 4), 90.0, Facing(1.5, -2, 0.0))
+    losses = Loss("car", 2.5), Loss("car", "2")
+    whats: tuple[Waiting, ...] = (E1, E2, first, then, MADE, *losses, E1)
+    turns = {i: Turn(100 - i, i, what) for i, what in enumerate(whats, 2**62)}
+    shelf.put(
+        Fenced(late), *map(Published, (E1, E2, MADE)), Expired(E1.key, b"x", 200), Gone(E2.key),
+        *map(Queued, turns.values()), Published(Event("e1", {"price": 4}, source="/shop")),
+    )  # fmt: skip
+    state = shelf.again()
+    assert state.fences == {"f1": late}
+    assert state.turns == turns
+    assert state.turns[2**62 + 4].what is state.events[MADE.key]
+    assert state.turns[2**62 + 1].what is not state.events[E2.key]
+    shelf.put(Fenced(F1), Decided(tuple(range(2**62 + 1, 2**62 + 8))))
+    state = shelf.again()
+    assert state.fences == {"f1": F1}
+    assert state.turns == {2**62: turns[2**62]}
+    shelf.put(Fenced(late), Unsubscribed("f1"), Decided((2**62,)))
+    assert shelf.again() == State(
+        events=state.events | {E2.key: E2}, expired=state.expired, turns={}
+    )
 
 
 def test_visits_end_with_their_fence(shelf: Shelf):

@@ -17,6 +17,7 @@ from nearcast.broker.ports import (
     Change,
     Changes,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -28,6 +29,7 @@ from nearcast.broker.ports import (
     Moved,
     Page,
     Published,
+    Queued,
     Reached,
     Released,
     SavedPatterns,
@@ -62,6 +64,11 @@ def applied(state: State, change: Change) -> None:
                 state.objects.pop((known.key, known.object), None)
             else:
                 state.objects[known.key, known.object] = known
+        case Queued(turn):
+            state.turns[turn.number] = turn
+        case Decided(numbers):
+            for number in numbers:
+                state.turns.pop(number, None)
         case Unsubscribed(id):
             if state.fences.pop(id, None) is not None:
                 _end_visits(state, id)

@@ -131,6 +131,14 @@ PUT_OBJECT = """
 """
 DROP_OBJECT = "DELETE FROM objects WHERE tenant = ? AND grp = ? AND object = ?"
 
+# -- what waits before fences hear of it -------------------------------------------------------
+TURNS = """
+    SELECT number, turns.at, turns.kind, entry, turns.body, log.body
+    FROM turns LEFT JOIN log USING (tenant, entry) WHERE tenant = ? ORDER BY number
+"""
+ADD_TURN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)"
+DROP_TURN = "DELETE FROM turns WHERE tenant = ? AND number = ?"
+
 # -- movers and patterns ----------------------------------------------------------------------
 PLACES = "SELECT subscriber, x, y, at, heading FROM places WHERE tenant = ? ORDER BY at"
 PUT_PLACE = """
@@ -153,6 +161,7 @@ FORGET_LOG = """
     DELETE FROM log WHERE tenant = ? AND entry > ? AND entry <= ?
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (SELECT 1 FROM held WHERE tenant = log.tenant AND entry = log.entry)
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (
         SELECT 1 FROM events
         WHERE tenant = log.tenant AND entry = log.entry AND until IS NULL)
