@@ -174,10 +174,9 @@ class Fenced(RuleBasedStateMachine):
             lambda: self.naive.lose(attribute, who, at),
         )
 
-    @precondition(lambda self: not self.hold)
     @rule()
     def restart(self) -> None:
-        """The process dies; another one goes on with the store."""
+        """The process dies; another one goes on with the store, and with what was held."""
         late = self.broker.late
         self.broker.close()
         self.broker = self.made()
@@ -236,6 +235,10 @@ class FencedOnDisk(Fenced):
             self.folder.cleanup()
 
 
+class FencedOnDiskWithLateness(FencedOnDisk):
+    hold = 3
+
+
 _MODEST = settings(
     max_examples=40,
     stateful_step_count=40,
@@ -246,6 +249,8 @@ TestFenced = Fenced.TestCase
 TestFenced.settings = _MODEST
 TestFencedOnDisk = FencedOnDisk.TestCase
 TestFencedOnDisk.settings = settings(_MODEST, max_examples=12)
+TestFencedOnDiskWithLateness = FencedOnDiskWithLateness.TestCase
+TestFencedOnDiskWithLateness.settings = settings(_MODEST, max_examples=12)
 TestFencedWithLateness = FencedWithLateness.TestCase
 TestFencedWithLateness.settings = _MODEST
 TestFencedOnTheGlobe = FencedOnTheGlobe.TestCase

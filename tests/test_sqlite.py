@@ -10,7 +10,18 @@ from typing import Any
 import apsw
 import pytest
 
-from nearcast import Around, Box, Broker, Circle, Composite, Event, Point, Polygon, Subscription
+from nearcast import (
+    Around,
+    Box,
+    Broker,
+    Circle,
+    Composite,
+    Event,
+    Fence,
+    Point,
+    Polygon,
+    Subscription,
+)
 from nearcast.broker.memory import MemoryStore
 from nearcast.errors import StoreError, UnknownIdError, ValidationError
 from nearcast.storage import retention as retention_module
@@ -284,6 +295,26 @@ def test_patterns_keep_what_they_need(tmp_path: Path):
         for i in range(20):
             broker.publish(Event(f"y{i}", end=(i + 31) * HOUR, expires=(i + 31) * HOUR + 1))
         assert "x3" not in [event.id for _, event in broker.log()]
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_waits_for_late_events_outlives_retention(tmp_path: Path):
+    """A position that is over, too: a fence has yet to hear of it."""
+
+    def opened() -> Broker:
+        store = SqliteStore.open(tmp_path / "x.db", retention=Retention(age_s=1))
+        return Broker("planar", store=store, lateness="PT100H")
+
+    with opened() as broker:
+        broker.subscribe(Fence("f", "ann", "car", Box(0, 0, 1, 1)))
+        broker.publish(Event("p", {"car": 1}, (), Point(0, 0), end=1, expires=2))
+        for i in range(20):
+            broker.publish(Event(f"x{i}", end=(i + 1) * HOUR, expires=(i + 1) * HOUR + 1))
+        assert next(event.id for _, event in broker.log()) == "p"
+        assert "x3" not in [event.id for _, event in broker.log()]
+    with opened() as broker:
+        (told,) = broker.advance(200 * HOUR)
+        assert (told.transition, told.event.id) == ("enter", "p")
 
 
 def test_retention_is_checked():

@@ -28,6 +28,7 @@ from nearcast.broker.ports import (
     Acknowledged,
     Change,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -37,6 +38,7 @@ from nearcast.broker.ports import (
     Kept,
     Moved,
     Published,
+    Queued,
     Reached,
     Released,
     SavedPatterns,
@@ -49,10 +51,12 @@ from nearcast.broker.ports import (
     Unsubscribed,
 )
 from nearcast.broker.replies import Notification
+from nearcast.broker.turns import Loss, Report, Turn, Waiting
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import DuplicateIdError, StoppedError, ValidationError
 from nearcast.fences.groups import key_of
 from nearcast.fences.saved import KnownFence, KnownObject, Visit
+from nearcast.model.placing import Facing
 from tests.stores import EVERY_STORE, STORES, Opener
 from tests.strategies import events, subscriptions
 
@@ -144,6 +148,16 @@ def test_events_are_live_until_they_are_not(shelf: Shelf):
     assert [event for _, event in shelf.store.log(0, 10)] == [E1, E2, MADE, E1]
 
 
+def test_when_an_event_came_is_kept_if_it_does_not_say_its_end(shelf: Shelf):
+    untimed, placed = Event("u"), Event("p", location=Point(1, 2), start=4)
+    timed = Event("e", end=3)
+    shelf.put(Published(Event("first")), Reached(5), Published(untimed), Published(timed))
+    shelf.put(Reached(8), Published(placed))
+    assert shelf.again().came == {"u": 5, "p": 8}
+    shelf.put(Gone("u"), Expired("p", b"x", 9), Reached(9), Published(untimed))
+    assert shelf.again().came == {"u": 9}
+
+
 def test_what_expired_is_remembered_for_its_time(shelf: Shelf):
     shelf.put(Reached(1), Published(E1), Published(E2), Expired(E1.key, b"1", 50))
     shelf.put(Expired(E2.key, b"2", 60), Reached(49))
@@ -226,6 +240,33 @@ def test_fences_and_what_they_know_of_whom(shelf: Shelf):
     assert state.objects == {(each.key, each.object): each for each in (INSIDE, named)}
     shelf.put(Traced(KnownObject(named.key, "1", None)), Traced(INSIDE))
     assert list(shelf.again().objects.values()) == [INSIDE]
+
+
+def test_what_waits_before_fences_hear_of_it(shelf: Shelf):
+    """An event is the live one as long as that is live; each is let go of by its number."""
+    late = KnownFence(FENCE, 4, 0, 60, waits=True)
+    first = Report("ann", Point(1.5, -2), None, None)
+    then = Report("ann", Point(3, 4), 90.0, Facing(1.5, -2, 0.0))
+    losses = Loss("car", 2.5), Loss("car", "2")
+    whats: tuple[Waiting, ...] = (E1, E2, first, then, MADE, *losses, E1)
+    turns = {i: Turn(100 - i, i, what) for i, what in enumerate(whats, 2**62)}
+    shelf.put(
+        Fenced(late), *map(Published, (E1, E2, MADE)), Expired(E1.key, b"x", 200), Gone(E2.key),
+        *map(Queued, turns.values()), Published(Event("e1", {"price": 4}, source="/shop")),
+    )  # fmt: skip
+    state = shelf.again()
+    assert state.fences == {"f1": late}
+    assert state.turns == turns
+    assert state.turns[2**62 + 4].what is state.events[MADE.key]
+    assert state.turns[2**62 + 1].what is not state.events[E2.key]
+    shelf.put(Fenced(F1), Decided(tuple(range(2**62 + 1, 2**62 + 8))))
+    state = shelf.again()
+    assert state.fences == {"f1": F1}
+    assert state.turns == {2**62: turns[2**62]}
+    shelf.put(Fenced(late), Unsubscribed("f1"), Decided((2**62,)))
+    assert shelf.again() == State(
+        events=state.events | {E2.key: E2}, expired=state.expired, turns={}
+    )
 
 
 def test_visits_end_with_their_fence(shelf: Shelf):

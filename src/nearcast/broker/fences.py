@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import chain, starmap
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nearcast.broker.live import LiveEvents
+from nearcast.broker.turns import Loss, Report, Turn, Turns, Waiting
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.errors import ValidationError
 from nearcast.fences import Crossing, Positions, Watch
@@ -28,16 +30,7 @@ _MOST_PLACES = 10_000
 
 #: Who, where, and the heading if one was said.
 _Move: TypeAlias = tuple[str, Point, float | None]
-#: At one moment losses come after everything else.
-_LAST = 2**62
-_end = attrgetter("end")
-
-
-class _Loss(NamedTuple):
-    """Somebody knows that an object is lost."""
-
-    attribute: str
-    object: Object
+_end, _number, _what = map(attrgetter, ("end", "number", "what"))
 
 
 class Fences:
@@ -55,9 +48,9 @@ class Fences:
         self._watch = Watch(space, max_objects)
         self._hold = hold
         self._live = live
-        self._coming: dict[str, Fence] = {}
+        self._coming: dict[str, Turn[Fence]] = {}
         """Those that are held, and not in the watch yet; of the others it has all there is."""
-        self._held: list[tuple[Micros, int, Event | Fence | _Move | _Loss]] = []
+        self._held = Turns()
         self._waiting: dict[str, Event] = {}
         """Live events that are held."""
         self._ends: dict[str, Micros] = {}
@@ -65,6 +58,8 @@ class Fences:
         self._places: dict[str, Facing] = {}
         self._said: dict[str, float] = {}
         """Headings, as they were said last; places may wait."""
+        self._reported: dict[str, tuple[int, Facing]] = {}
+        """Of subscribers of whom a report is held, the number of the last, and what it says."""
         self._followed: dict[str, int] = {}
         self._ending: dict[str, Micros] = {}
         self._next_ends: list[tuple[Micros, str]] = []
@@ -72,8 +67,8 @@ class Fences:
         self._count = 0
         """How many fences there are."""
         self._remembers = False
-        self._begun: list[str] = []
-        self._received = 0
+        self._fresh: dict[str, None] = {}
+        """Fences of which somebody who asks has not heard how they stand now."""
         self._before: Micros = NEVER
         self._closed: Micros = NEVER
 
@@ -85,11 +80,12 @@ class Fences:
         return self._count > 0 and (id in self._watch or id in self._coming)
 
     def __iter__(self) -> Iterator[Fence]:
-        return chain(self._watch, self._coming.values())
+        return chain(self._watch, map(_what, self._coming.values()))
 
     def get(self, id: str) -> Fence | None:
         """The fence under an id."""
-        return self._coming.get(id) or self._watch.get(id)
+        coming = self._coming.get(id)
+        return self._watch.get(id) if coming is None else coming.what
 
     @property
     def idle(self) -> bool:
@@ -124,9 +120,10 @@ class Fences:
     def add(self, fence: Fence, now: Micros | None) -> Sequence[Crossing]:
         """A fence that is new; told of what is true now."""
         self._note(fence)
+        if self._remembers:
+            self._fresh[fence.id] = None
         if self._hold and now is not None:
-            self._coming[fence.id] = fence
-            self._keep(now, fence)
+            self._coming[fence.id] = self._held.add(now, fence)
             return []
         return self._begin(fence, now)
 
@@ -145,8 +142,6 @@ class Fences:
         if isinstance(fence.region, Around):
             place = self._places.get(fence.subscriber or "")
         moment = NEVER if now is None else now
-        if self._remembers:
-            self._begun.append(fence.id)
         self._watch.reach(self._before, self._closed)
         told = self._watch.add(fence, lambda wanted: self._matching(wanted, now), moment, place)
         return told if fence.terms is None or fence.terms.initial_event else []
@@ -163,7 +158,8 @@ class Fences:
 
     def remove(self, id: str) -> None:
         """A fence is over."""
-        fence = self._coming.pop(id, None) or self._watch.remove(id)
+        coming = self._coming.pop(id, None)
+        fence = self._watch.remove(id) if coming is None else coming.what
         self._count -= 1
         self._ending.pop(id, None)
         if isinstance(fence.region, Around):
@@ -174,22 +170,22 @@ class Fences:
 
     def take(self, event: Event, end: Micros, now: Micros) -> Sequence[Crossing]:
         """An event happened; what it brings at once."""
-        if event.end is None and event.location is not None:
-            self._ends[event.key] = end
+        if event.end is None:
+            self.know_end(event, end)
         if event.location is None or not self._count:
             return []
         if self._hold:
             self._waiting[event.key] = event
-            self._keep(end, event)
+            self._held.add(end, event)
             return []
         return self._watch.take_event(event, end, now)
 
     def can_take_many(self, until: Micros) -> bool:
-        """Whether positions up to a moment may be taken together: nobody waits, no fence ends."""
+        """Whether positions up to a moment may be taken together: nothing waits, no fence ends."""
         ends = self._next_ends
         while ends and self._ending.get(ends[0][1]) != ends[0][0]:
             heappop(ends)
-        return not self._hold and (not ends or until < ends[0][0])
+        return not (self._hold or self._held) and (not ends or until < ends[0][0])
 
     def foresee(self, positions: Positions) -> Foreseen | None:
         """Begin to look where positions are that `take_many` may be given next."""
@@ -200,11 +196,19 @@ class Fences:
         self, positions: Positions, foreseen: Foreseen | None = None
     ) -> Sequence[Crossing]:
         """Events that happened; nobody waits for late ones. `foreseen`: what `foresee` said."""
-        if None in map(_end, positions.events):
-            for event, at in zip(positions.events, positions.ats, strict=True):
-                if event.end is None and event.location is not None:
-                    self._ends[event.key] = at
+        self.know_ends(positions.events, positions.ats)
         return self._watch.take_columns(positions, foreseen)
+
+    def know_ends(self, events: Sequence[Event], ends: Sequence[Micros]) -> None:
+        """When events ended, of which some may not say it: a fence that comes later counts them."""
+        if None in map(_end, events):
+            for event, end in zip(events, ends, strict=True):
+                self.know_end(event, end)
+
+    def know_end(self, event: Event, end: Micros) -> None:
+        """The same for one."""
+        if event.end is None and event.location is not None:
+            self._ends[event.key] = end
 
     def gone(self, event: Event, *, retracted: bool) -> None:
         """An event is live no more."""
@@ -225,10 +229,15 @@ class Fences:
                 self._said[subscriber] = float(heading)
         if self._hold and now is not None:
             for each in moves:
-                self._keep(now, each)
+                self._wait(now, *each)
             return []
         names = [each[0] for each in moves]
         return self._watch.move_many(names, [*starmap(self._put, moves)], 0 if now is None else now)
+
+    def _wait(self, now: Micros, subscriber: str, place: Point, heading: float | None) -> None:
+        _, before = self._reported.get(subscriber) or (0, self._places.get(subscriber))
+        report = Report(subscriber, place, heading, before)
+        self._reported[subscriber] = self._held.add(now, report).number, report.facing
 
     def heading_of(self, subscriber: str) -> float | None:
         """The last heading that a subscriber said, be it held back; None: none is remembered."""
@@ -246,15 +255,10 @@ class Fences:
             self._said.pop(oldest, None)
         return facing
 
-    def _keep(self, moment: Micros, what: Event | Fence | _Move | _Loss) -> None:
-        self._received += 1
-        number = self._received + (_LAST if isinstance(what, _Loss) else 0)
-        heappush(self._held, (moment, number, what))
-
     def lose(self, attribute: str, who: Object, now: Micros) -> Sequence[Crossing]:
         """An object is lost now, and everything that was due by now has happened."""
         if self._hold:
-            self._keep(now, _Loss(attribute, who))
+            self._held.add(now, Loss(attribute, who))
             return []
         return self._watch.lose(attribute, who, now)
 
@@ -264,18 +268,20 @@ class Fences:
         """The next moment before `until` at which something happens; `closing`: or then."""
         if self.timeless:
             return None
-        at = self._watch.due()
-        if self._held:
-            at = min(at, self._held[0][0])
+        held = self._held.due
+        at = min(self._watch.due(), held)
+        if at == held <= until and not self._hold:
+            return at  # of a life that waited longer, and nobody waits any more
         closed = max(self._closed, until) if closing else self._closed
         return at if at < until or at <= closed else None
 
     def decide(self, moment: Micros, now: Micros) -> Sequence[Crossing]:
         """What happens at the moment that `due` named: first what was held back, then timers."""
-        if not self._held or self._held[0][0] > moment:
+        if self._held.due > moment:
             return self._watch.advance(moment + 1)
-        at, _, what = heappop(self._held)
-        if isinstance(what, _Loss):
+        turn = self._held.pop()
+        at, _, what = turn
+        if isinstance(what, Loss):
             due = self._watch.advance(at + 1)
             return [*due, *self._watch.lose(*what, at)]
         self._watch.reach(at)
@@ -287,11 +293,15 @@ class Fences:
                 self._watch.retract(what)
             return told
         if isinstance(what, Fence):
-            if self._coming.get(what.id) is not what:
+            if self._coming.get(what.id) is not turn:
                 return []
             del self._coming[what.id]
+            if self._remembers:
+                self._fresh[what.id] = None
             return self._begin(what, now)
-        return self._watch.move(what[0], self._put(*what), at)
+        if self._reported[what.subscriber][0] == turn.number:
+            del self._reported[what.subscriber]
+        return self._watch.move(what.subscriber, self._put(*what[:3]), at)
 
     def reach(self, until: Micros, *, closing: bool) -> None:
         """Everything due before a moment has happened; `closing`: and then."""
@@ -308,22 +318,53 @@ class Fences:
         """What has changed since this was asked."""
         return self._watch.changes()
 
-    def begun(self) -> list[KnownFence]:
-        """The fences that began since this was asked, as they are kept."""
-        ids, self._begun = self._begun, []
-        return [self._watch.known_fence(id) for id in ids if id in self._watch]
+    def fresh(self) -> list[KnownFence]:
+        """The fences that came or began since this was asked, as they are kept."""
+        ids, self._fresh = self._fresh, {}
+        return [self._known(id) for id in ids if id in self]
 
-    def load(self, saved: Saved, places: Sequence[_Move]) -> None:
-        """Go on where another left off."""
+    def _known(self, id: str) -> KnownFence:
+        coming = self._coming.get(id)
+        if coming is None:
+            return self._watch.known_fence(id)
+        return KnownFence(coming.what, coming.number, 0, coming.at, waits=True)
+
+    def turns(self) -> tuple[list[Turn[Waiting]], tuple[int, ...]]:
+        """What is held since this was asked, but for fences; numbers of what is no longer."""
+        return self._held.changes()
+
+    def load(
+        self, saved: Saved, places: Sequence[_Move], turns: Iterable[Turn[Waiting]] = ()
+    ) -> None:
+        """Go on where another left off; `turns`: what it held, but for fences."""
+        coming = [Turn(f.made, f.number, f.fence) for f in saved.fences if f.waits]
+        self._coming = {turn.what.id: turn for turn in coming}
+        first = self._hold_again([*turns, *coming])
         for subscriber, place, heading in places:
-            self._put(subscriber, place, heading)
             if heading is not None:
                 self._said[subscriber] = heading
+            if subscriber not in first:
+                self._put(subscriber, place, heading)
+            elif (before := first[subscriber].before) is not None:
+                self._put(subscriber, Point(before.x, before.y), before.heading)
         for known in saved.fences:
             self._note(known.fence)
         self._before, self._closed = saved.before, saved.closed
-        self._watch.load(saved, self._places)
+        begun = tuple(known for known in saved.fences if not known.waits)
+        self._watch.load(replace(saved, fences=begun), self._places)
+
+    def _hold_again(self, turns: Sequence[Turn[Waiting]]) -> dict[str, Report]:
+        """What another held waits here; returns the first report of each subscriber."""
+        self._held.load(turns)
+        first: dict[str, Report] = {}
+        for turn in sorted(turns, key=_number):
+            if isinstance(turn.what, Event):
+                self._waiting[turn.what.key] = turn.what
+            elif isinstance(turn.what, Report):
+                first.setdefault(turn.what.subscriber, turn.what)
+                self._reported[turn.what.subscriber] = turn.number, turn.what.facing
+        return first
 
     def remember(self) -> None:
         """Somebody asks for `changes` after every call."""
-        self._watch.remembers = self._remembers = True
+        self._watch.remembers = self._remembers = self._held.remembers = True

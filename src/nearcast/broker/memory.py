@@ -17,6 +17,7 @@ from nearcast.broker.ports import (
     Change,
     Changes,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -28,6 +29,7 @@ from nearcast.broker.ports import (
     Moved,
     Page,
     Published,
+    Queued,
     Reached,
     Released,
     SavedPatterns,
@@ -62,6 +64,11 @@ def applied(state: State, change: Change) -> None:
                 state.objects.pop((known.key, known.object), None)
             else:
                 state.objects[known.key, known.object] = known
+        case Queued(turn):
+            state.turns[turn.number] = turn
+        case Decided(numbers):
+            for number in numbers:
+                state.turns.pop(number, None)
         case Unsubscribed(id):
             if state.fences.pop(id, None) is not None:
                 _end_visits(state, id)
@@ -75,14 +82,12 @@ def applied(state: State, change: Change) -> None:
             state.events[event.key] = event
             if by is not None:
                 state.publishers[event.key] = by
+            if event.end is None and state.now is not None:
+                state.came[event.key] = state.now
         case Gone(key):
-            state.publishers.pop(key, None)
-            state.events.pop(key, None)
-            state.told.pop(key, None)
+            _end_event(state, key)
         case Expired(key, content, until):
-            state.publishers.pop(key, None)
-            state.events.pop(key, None)
-            state.told.pop(key, None)
+            _end_event(state, key)
             past.keep(state.expired, key, content, until)
         case Told(notifications):
             for told in notifications:
@@ -115,6 +120,13 @@ def applied(state: State, change: Change) -> None:
             pass  # `MemoryStore` keeps outboxes
         case Closed(at):
             state.closed = at
+
+
+def _end_event(state: State, key: str) -> None:
+    state.publishers.pop(key, None)
+    state.came.pop(key, None)
+    state.events.pop(key, None)
+    state.told.pop(key, None)
 
 
 def _end_visits(state: State, fence_id: str) -> None:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from nearcast.broker.replies import Notification
 from nearcast.broker.subscriptions import Subscriptions
+from nearcast.broker.turns import Turn, Waiting
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.fences.groups import Key, Object
@@ -30,6 +31,7 @@ __all__ = [
     "Change",
     "Changes",
     "Closed",
+    "Decided",
     "Detecting",
     "Expired",
     "Fenced",
@@ -41,6 +43,7 @@ __all__ = [
     "Moved",
     "Page",
     "Published",
+    "Queued",
     "Reached",
     "Released",
     "SavedPatterns",
@@ -86,6 +89,20 @@ class Traced:
     """What fences know of an object, in place of what they knew."""
 
     known: KnownObject
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Something waits for its turn before fences hear of it: an event that has come, or another."""
+
+    turn: Turn[Waiting]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was `Queued` under these numbers waits no more."""
+
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +235,9 @@ class Closed:
 
 
 Change: TypeAlias = (
-    Subscribed | Detecting | Fenced | Traced | Unsubscribed | Published | Gone | Expired | Told
-    | Kept | Standing | Held | Released | Acknowledged | Moved | Reached | Closed | SavedPatterns
+    Subscribed | Detecting | Fenced | Traced | Queued | Decided | Unsubscribed | Published | Gone
+    | Expired | Told | Kept | Standing | Held | Released | Acknowledged | Moved | Reached | Closed
+    | SavedPatterns
 )  # fmt: skip
 
 
@@ -246,10 +264,14 @@ class State:
     """Live events by key."""
     publishers: dict[str, str] = field(default_factory=dict)
     """Who published a live event, by key, where that was said."""
+    came: dict[str, Micros] = field(default_factory=dict)
+    """What time it was when a live event came that does not say its `end`, by key."""
     fences: dict[str, KnownFence] = field(default_factory=dict)
     objects: dict[tuple[Key, Object], KnownObject] = field(default_factory=dict)
     """What fences know of whom."""
     closed: Micros | None = None
+    turns: dict[int, Turn[Waiting]] = field(default_factory=dict)
+    """What is `Queued`, by number. The event of one is that of `events` if it is live."""
     places: dict[str, Moved] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     """Key of a live event → ids of the subscriptions of which `Kept` spoke."""

@@ -23,6 +23,7 @@ from nearcast.broker.ports import (
     Change,
     Changes,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -31,6 +32,7 @@ from nearcast.broker.ports import (
     Moved,
     Page,
     Published,
+    Queued,
     Reached,
     SavedPatterns,
     Sink,
@@ -581,6 +583,7 @@ class Service:
         if self._draft.remembers:
             self._draft.changes += map(Published, events, repeat(self._by))
         if told is None:
+            self._fences.know_ends(events, some.ends)
             self._draft.tell_pairs(Pairs(wanted, events, nows))
         else:
             self._tell_between(some, wanted, told)
@@ -967,10 +970,14 @@ class Service:
         self._end_spent()
         if self._outlet.remembers:
             self._draft.changes += self._standings.changes()
-            for fence in self._fences.begun():
+            for fence in self._fences.fresh():
                 self._note(Fenced, fence)
             for each in self._fences.changes():
                 self._note(Traced, each)
+            held, over = self._fences.turns()
+            self._draft.changes += map(Queued, held)
+            if over:
+                self._note(Decided, over)
         if self._composites and self._since_saved > self._most_inputs:
             self._save_patterns()
         draft, self._draft = self._draft, self._outlet.draft(self._standings)
@@ -1056,6 +1063,9 @@ class Service:
             self._live.add(event)
             self._timeline.ends(event.expires, "event", key)
         self._live.publishers.update(state.publishers)
+        for key, came in state.came.items():
+            event = state.events[key]
+            self._fences.know_end(event, self._timeline.end_of(event, came))
         self._past = Past(state.expired)
         self._subscriptions.adopt(state.subscriptions, state.matcher)
         following = []
@@ -1087,7 +1097,8 @@ class Service:
             tuple(state.fences.values()), tuple(state.objects.values()), before, closed
         )
         places = sorted(state.places.values(), key=lambda each: each.at)
-        self._fences.load(saved, [(m.subscriber, m.place, m.heading) for m in places])
+        moves = [(m.subscriber, m.place, m.heading) for m in places]
+        self._fences.load(saved, moves, state.turns.values())
         for fence in self._fences:
             if fence.expires is not None:
                 self._timeline.ends(fence.expires + self._timeline.hold, "fence", fence.id)

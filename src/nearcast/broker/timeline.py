@@ -90,8 +90,7 @@ class Timeline:
         """When an event happens; what it does not say is now. Refused if that is too far off."""
         end = event.end
         if end is None:
-            known = [moment for moment in (present, event.start) if moment is not None]
-            end = max(known, default=0)
+            end = self.end_of(event, present)
         start = end if event.start is None else event.start
         if self.longest is not None and end - start > self.longest:
             raise ValidationError(
@@ -117,6 +116,13 @@ class Timeline:
                 f"it comes {behind} s late and lateness is {limit} s; raise Broker(lateness=…)",
             )  # fmt: skip
         return start, end
+
+    @staticmethod
+    def end_of(event: Event, present: Micros | None) -> Micros:
+        """When an event ends that came at a moment: then, if it does not say."""
+        if event.end is not None:
+            return event.end
+        return max((at for at in (present, event.start) if at is not None), default=0)
 
     def target(self, to: Time | None) -> Micros:
         """Where `advance` goes."""

@@ -20,6 +20,8 @@ class KnownFence:
     number: int
     since: int
     made: Micros
+    waits: bool = False
+    """It has not begun: `number` is that of its turn then, and no watch knows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from nearcast.broker.subscriptions import Sealed
+from nearcast.broker.turns import Report
 from nearcast.cpsl.composite import Composite
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.fences.groups import Key, Object
@@ -23,6 +24,7 @@ from nearcast.model.codec.wkb import write_wkb
 from nearcast.model.events import Event
 from nearcast.model.fences import Fence
 from nearcast.model.geometry import Around, Box, Circle, Location, Point, Polygon, Region
+from nearcast.model.placing import Facing
 from nearcast.model.subscriptions import Subscription
 from nearcast.model.terms import QuietHours, Terms
 
@@ -38,6 +40,8 @@ __all__ = [
     "object_to_text",
     "pair_from_text",
     "pair_to_text",
+    "report_from_text",
+    "report_to_text",
     "subscription_from_text",
     "subscription_opened",
     "subscription_to_text",
@@ -144,7 +148,8 @@ def fence_to_text(known: KnownFence) -> str:
     f = known.fence
     return _encode([
         f.object, f.where, sorted(f.keywords), _place(f.region), sorted(f.on), f.margin_m,
-        _micros(f.dwell), _micros(f.lost), known.number, known.since, known.made,
+        _micros(f.dwell), _micros(f.lost), known.number, None if known.waits else known.since,
+        known.made,
         *_terms(f.terms),
     ])  # fmt: skip
 
@@ -156,7 +161,8 @@ def fence_from_text(id: str, subscriber: str | None, expires: int | None, text: 
         id, subscriber, what, _placed(region), where, keywords, on, margin_m,
         _duration(dwell), _duration(lost), expires, *map(_stated, came[3:]),
     )  # fmt: skip
-    return KnownFence(fence, *came[:3])
+    number, since, made = came[:3]
+    return KnownFence(fence, number, since or 0, made, waits=since is None)
 
 
 @lru_cache(maxsize=4096)
@@ -189,6 +195,19 @@ def object_from_text(key: Key, object: Object, text: str, tags: Tags) -> KnownOb
         if fence_id in tags and tags[fence_id][0] == tag
     )
     return KnownObject(key, object, _event(event), at, number, gone, visits, *given_up)
+
+
+def report_to_text(report: Report) -> str:
+    """Where somebody is, and was before."""
+    was = report.before
+    before = None if was is None else [was.x, was.y, was.heading]
+    return _encode([report.subscriber, _place(report.place), report.heading, before])
+
+
+def report_from_text(text: str) -> Report:
+    """What `report_to_text` wrote."""
+    subscriber, place, heading, before = json.loads(text)
+    return Report(subscriber, _placed(place), heading, None if before is None else Facing(*before))
 
 
 def value_to_text(value: Any) -> str:

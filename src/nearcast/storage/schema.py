@@ -28,6 +28,9 @@ tenant.
 - `standings`: how things stand by their terms: how much was told, whether they are paused, when the
   first of what is held was found, and the entry of the log up to which they are told nothing.
 - `held`: notifications that wait, in the order they were found; otherwise as in `outbox`.
+- `turns`: what waits for late events before fences hear of it, at what moment and under which
+  number among others: an event refers to the log; a report of a place, or that an object is lost,
+  is in `body`. (A fence that waits says so itself.)
 """
 
 from __future__ import annotations
@@ -209,6 +212,14 @@ STEPS: tuple[Step, ...] = (
         PRIMARY KEY (tenant, thing, number)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX held_entry ON held (tenant, entry);
+    """),
+    Step("""
+    CREATE TABLE turns (
+        tenant INTEGER NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, entry INTEGER,
+        kind TEXT NOT NULL, body TEXT,
+        PRIMARY KEY (tenant, number)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX turns_entry ON turns (tenant, entry) WHERE entry IS NOT NULL;
     """),
 )
 #: The version of the tables that this release reads and writes.

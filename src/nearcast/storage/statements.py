@@ -81,7 +81,7 @@ PUT_EVENT = """
 DROP_EVENT = "DELETE FROM events WHERE tenant = ? AND key = ?"
 EXPIRE_EVENT = "UPDATE events SET content = ?, until = ? WHERE tenant = ? AND key = ?"
 LIVE = """
-    SELECT key, entry, publisher, body FROM events JOIN log USING (tenant, entry)
+    SELECT key, entry, publisher, log.at, body FROM events JOIN log USING (tenant, entry)
     WHERE tenant = ? AND until IS NULL ORDER BY entry
 """
 PAST = """
@@ -136,6 +136,14 @@ PUT_OBJECT = """
 """
 DROP_OBJECT = "DELETE FROM objects WHERE tenant = ? AND grp = ? AND object = ?"
 
+# -- what waits before fences hear of it -------------------------------------------------------
+TURNS = """
+    SELECT number, turns.at, turns.kind, entry, turns.body, log.body
+    FROM turns LEFT JOIN log USING (tenant, entry) WHERE tenant = ? ORDER BY number
+"""
+ADD_TURN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)"
+DROP_TURN = "DELETE FROM turns WHERE tenant = ? AND number = ?"
+
 # -- movers and patterns ----------------------------------------------------------------------
 PLACES = "SELECT subscriber, x, y, at, heading FROM places WHERE tenant = ? ORDER BY at"
 PUT_PLACE = """
@@ -158,6 +166,7 @@ FORGET_LOG = """
     DELETE FROM log WHERE tenant = ? AND entry > ? AND entry <= ?
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (SELECT 1 FROM held WHERE tenant = log.tenant AND entry = log.entry)
+    AND NOT EXISTS (SELECT 1 FROM turns WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (
         SELECT 1 FROM events
         WHERE tenant = log.tenant AND entry = log.entry AND until IS NULL)

@@ -13,6 +13,7 @@ from nearcast.broker.ports import (
     Change,
     Changes,
     Closed,
+    Decided,
     Detecting,
     Expired,
     Fenced,
@@ -24,6 +25,7 @@ from nearcast.broker.ports import (
     Moved,
     Page,
     Published,
+    Queued,
     Reached,
     Released,
     SavedPatterns,
@@ -37,6 +39,7 @@ from nearcast.broker.ports import (
 )
 from nearcast.broker.replies import Notification
 from nearcast.broker.subscriptions import Sealed, Subscriptions
+from nearcast.broker.turns import Loss, Report, Turn, Waiting
 from nearcast.clock import FOREVER, NEVER, Micros
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import StoreError
@@ -167,6 +170,7 @@ class TableStore:
         for name, x, y, at, heading in self._all(sql.PLACES):
             state.places[name] = Moved(name, Point(x, y), at, heading)
         self._load_objects(state)
+        self._load_turns(state)
         self._load_inputs(state)
         self.sinks = Sinks(
             self._database, self._tenant, lambda name: self._last.get(name, 0), self._read.add
@@ -195,12 +199,14 @@ class TableStore:
 
     def _load_events(self, state: State) -> None:
         by_entry: dict[int, str] = {}
-        for key, entry, publisher, body in self._all(sql.LIVE):
+        for key, entry, publisher, at, body in self._all(sql.LIVE):
             self._entries[key] = entry
             by_entry[entry] = key
             if publisher is not None:
                 state.publishers[key] = publisher
-            state.events[key] = rows.event_from_text(body)
+            state.events[key] = event = rows.event_from_text(body)
+            if event.end is None and at is not None:
+                state.came[key] = at
         for subscription, entry in self._all(sql.PAIRS):
             self._paired.add(entry)
             state.told.setdefault(by_entry[entry], set()).add(subscription)
@@ -232,6 +238,19 @@ class TableStore:
                 continue
             key, who = keys[digest], rows.value_from_text(who)
             state.objects[key, who] = rows.object_from_text(key, who, body, self._fences)
+
+    def _load_turns(self, state: State) -> None:
+        live = {entry: key for key, entry in self._entries.items()}
+        for number, at, kind, entry, body, event in self._all(sql.TURNS):
+            what: Waiting
+            if kind == "report":
+                what = rows.report_from_text(body)
+            elif kind == "loss":
+                what = Loss(*rows.value_from_text(body))
+            else:
+                known = state.events[live[entry]] if entry in live else None
+                what = rows.event_from_text(event) if known is None else known
+            state.turns[number] = Turn(at, number, what)
 
     def _load_boxes(self, state: State) -> None:
         for name, number, last, acknowledged in self._all(sql.BOXES):
@@ -354,6 +373,22 @@ class TableStore:
             _, text, _ = self._fresh.get(id(known.event)) or (0, rows.event_to_text(known.event), 0)
             body = rows.object_to_text(known, text, self._fences)
         self._traced[rows.group_digest(known.key), rows.value_to_text(known.object)] = body
+
+    def _queued(self, change: Queued) -> None:
+        at, number, what = change.turn
+        row: tuple[int | None, str, str | None]
+        if isinstance(what, Report):
+            row = None, "report", rows.report_to_text(what)
+        elif isinstance(what, Loss):
+            row = None, "loss", rows.value_to_text(what)
+        else:
+            assert isinstance(what, Event)
+            row = self._entry_of(what), "event", None
+        self._database.stage(sql.ADD_TURN, (self._tenant, number, at, *row))
+
+    def _decided(self, change: Decided) -> None:
+        done = [(self._tenant, number) for number in change.numbers]
+        self._database.stage_all(sql.DROP_TURN, done)
 
     def _closed(self, change: Closed) -> None:
         self._facts["closed"] = change.at
@@ -586,6 +621,8 @@ _STAGES: dict[type[Any], Any] = {
     Detecting: TableStore._detecting,
     Fenced: TableStore._fenced,
     Traced: TableStore._object_traced,
+    Queued: TableStore._queued,
+    Decided: TableStore._decided,
     Closed: TableStore._closed,
     Unsubscribed: TableStore._unsubscribed,
     Published: TableStore._published,
