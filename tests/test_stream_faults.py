@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,14 @@ def patterns(folder: Path, *wanted: Composite) -> Shard:
     return Shard(packing.pack, lambda: DetectionsOf(table).open(0))
 
 
-def fences(folder: Path) -> Shard:
-    standing, filters = Standing.of([LEFT], "planar")
-    assert filters is None
+def fences(folder: Path, wanted: Fence = LEFT, until: int = FOREVER) -> Shard:
+    standing, filters = Standing.of([wanted], "planar")
+    judge = None if filters is None else ship_matcher(NO_SPARK, filters, str(folder))
     layout = Layout("string", ())
     shipped = ship_table(NO_SPARK, standing_to_table(standing, ["left"]), str(folder))
-    packing = PositionPacking(standing.keys, None, layout, "planar", False, 1, FOREVER)
+    packing = PositionPacking(standing.keys, judge, layout, "planar", False, 1, until)
     work = PositionPacks(packing, (5,))
-    opener = CrossingsOf(shipped, "these", layout, "planar", FOREVER)
+    opener = CrossingsOf(shipped, "these", layout, "planar", until)
     return Shard(lambda table: work(iter(table.to_batches())), lambda: Crossings(opener))
 
 
@@ -124,6 +125,40 @@ def test_periods_count_from_an_event(tmp_path: Path) -> None:
     shard.batch(at(0), at(1), at(5))
     told = shard.batch(at(20, "c"))
     assert [row["event_ids"] for row in told] == [["e0", "e1", "e5"]]
+
+
+def test_what_is_before_until_is_told_when_time_has_passed_it(tmp_path: Path) -> None:
+    shard = fences(tmp_path, until=EPOCH + 10 * SECOND)
+    assert shard.batch(at(9.5)) == []
+    told = shard.batch(at(30))
+    assert [(row["transition"], row["event_id"]) for row in told] == [("enter", "e9.5")]
+    assert shard.batch(at(60)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        at(20, "b"),
+        Event("nobody", {"kind": "a"}, location=Point(5, 5), end=EPOCH + 20 * SECOND),
+        Event("nowhere", {"kind": "a", "who": "w"}, end=EPOCH + 20 * SECOND),
+    ],
+    ids=["refused", "nobody's", "nowhere"],
+)
+def test_time_goes_on_with_events_that_no_fence_counts(tmp_path: Path, other: Event) -> None:
+    shard = fences(tmp_path, replace(LEFT, where="kind = 'a'"))
+    shard.batch(at(0), at(1))
+    assert [row["transition"] for row in shard.batch(other)] == ["lost"]
+
+
+def test_time_stands_where_no_row_is_good(tmp_path: Path) -> None:
+    """And what is bad is no clock either, beside rows that are good."""
+    shard = fences(tmp_path)
+    bad = events_to_arrow([at(3600)])
+    bad = bad.set_column(bad.column_names.index("id"), "id", pa.array([None], pa.string()))
+    assert shard.batch(bad) == []
+    assert shard.seen == NEVER
+    assert [row["transition"] for row in shard.batch(at(0), at(2), bad)] == ["enter"]
+    assert shard.seen == EPOCH + 2 * SECOND
 
 
 def test_positions_that_are_none_are_left_out(tmp_path: Path) -> None:
