@@ -221,6 +221,10 @@ def test_spark_tells_at_the_watermark_what_history_does(
     os.utime(folder / "9.parquet", (1_800_000_009,) * 2)  # Spark leaves out what is much older
     with pytest.raises(StreamingQueryException, match="made with other fences"):
         go_on(YARD[:2])
+    stateful.conf.set("spark.sql.shuffle.partitions", "4")  # the checkpoint has two
+    with pytest.raises(StreamingQueryException, match="2 shards in 2 partitions"):
+        go_on(YARD)
+    stateful.conf.set("spark.sql.shuffle.partitions", "2")
     until = last + 58 * _SECOND - 1000
     kept = stateful.createDataFrame(events_to_arrow([*events, *files[2]]))
     expected = fences(kept, YARD, until, space="planar").collect()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +19,13 @@ from nearcast.fences.history import Standing
 from nearcast.model.codec import events_to_arrow
 from nearcast.spark.crossings import Crossings, CrossingsOf, PositionPacks
 from nearcast.spark.detections import Detections, DetectionsOf
-from nearcast.spark.packs import read_table, unpacked
+from nearcast.spark.keeping import Job, Keeping
+from nearcast.spark.keeping import _kept as keepers
+from nearcast.spark.packs import packed, read_table, unpacked
 from nearcast.spark.positions import Layout, PositionPacking
 from nearcast.spark.primitives import PrimitivePacking, dealt_table
 from nearcast.spark.shipping import ship_matcher, ship_table
+from nearcast.spark.spreading import keys_of
 from nearcast.spark.transitions import standing_to_table
 from tests.patterned import EPOCH, SECOND
 
@@ -183,9 +188,85 @@ def test_events_that_are_none_are_left_out(tmp_path: Path) -> None:
         shard.batch(poison.set_column(poison.column_names.index("end"), "end", ids))
 
 
-def test_a_state_of_another_release_is_refused(tmp_path: Path) -> None:
-    import pickle
+class Store:
+    """Spark's state store, for shards that come and go: what a checkpoint has."""
 
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, int], Any] = {}
+
+    def turn(self, keeping: Keeping, rows: list[dict[str, Any]], watermark_s: float) -> list[Any]:
+        """A batch."""
+        told: list[Any] = []
+        keepers.clear()  # another worker has it
+        for key in sorted({row["shard"] for row in rows}):
+            of_key = SimpleNamespace(
+                getValueState=lambda name, _, key=key: SimpleNamespace(
+                    exists=lambda: (name, key) in self.values,
+                    get=lambda: self.values[name, key],
+                    update=lambda value: self.values.update({(name, key): value}),
+                ),
+                registerTimer=lambda _: None, deleteTimer=lambda _: None,
+            )  # fmt: skip
+            timers = SimpleNamespace(getCurrentWatermarkInMs=lambda: int(watermark_s * 1000))
+            keeping.init(of_key)
+            mine = [row for row in rows if row["shard"] == key]
+            told += keeping.handleInputRows((key,), iter(mine), timers)
+        return told
+
+
+@pytest.mark.parametrize(
+    ("shards", "partitions", "then"),
+    [(4, 4, (4, 2)), (4, 2, (4, 4)), (1, 4, (1, 2)), (4, 4, (2, 4)), (2, 2, (8, 8))],
+)
+def test_other_shards_or_partitions_than_the_checkpoint_has_are_refused(
+    tmp_path: Path, shards: int, partitions: int, then: tuple[int, int]
+) -> None:
+    """Keys follow from them: a shard would find nothing under its own, or another one's state."""
+    store = Store()
+
+    def batch(second: float, shards: int, partitions: int) -> list[Any]:
+        keys = keys_of(shards, partitions)
+        standing, _ = Standing.of([LEFT], "planar")
+        layout = Layout("string", ())
+        shipped = ship_table(NO_SPARK, standing_to_table(standing, ["left"]), str(tmp_path))
+        packing = PositionPacking(standing.keys, None, layout, "planar", False, shards, FOREVER)
+        opener = CrossingsOf(shipped, "these", layout, "planar", FOREVER)
+        keeping = Keeping(opener, Job("fences", partitions, tuple(keys)))
+        work = PositionPacks(packing, tuple(keys))
+        rows = [row for each in work(iter(events_to_arrow([at(second)]).to_batches()))
+                for row in each.to_pylist()]  # fmt: skip
+        return store.turn(keeping, rows, EPOCH / SECOND + second - 1.5)
+
+    batch(0, shards, partitions)
+    batch(1, shards, partitions)
+    before = dict(store.values)
+    with pytest.raises(ValidationError, match=r"spark\.sql\.shuffle\.partitions"):
+        batch(2, *then)
+    assert store.values == before
+    (told,) = batch(2, shards, partitions)
+    (row,) = read_table(told["told"]).to_pylist()
+    assert (row["transition"], row["event_id"]) == ("enter", "e0")
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
+    """Its state as well, where time alone has come to something, and so no word of the job."""
+    opener = DetectionsOf(ship_table(NO_SPARK, dealt_table(deal([ALONE], 1)), str(tmp_path)))
+    store = Store()
+    rows = packed({}, (7,), EPOCH, EPOCH, 1).to_pylist()
+    store.turn(Keeping(opener, Job("detect", 4, (7,))), rows, 0)
+    other = Keeping(opener, Job("fences", 4, (7,)))
+    for these in (rows, [row for row in rows if row["shard"] == 7]):
+        with pytest.raises(ValidationError, match="made by detect") as refused:
+            store.turn(other, these, 1)
+        assert refused.value.field == "checkpoint"
+    with pytest.raises(ValidationError, match="other shards or partitions"):
+        other.handleExpiredTimer((8,), None, None).__next__()
+    store.values["saved", 7] = (pickle.dumps((1, b"", 0, 0, None)),)
+    with pytest.raises(ValidationError, match="start a new one"):
+        store.turn(Keeping(opener, Job("detect", 4, (7,))), rows, 1)
+
+
+def test_a_state_of_another_release_is_refused(tmp_path: Path) -> None:
     shard = patterns(tmp_path)
     shard.batch(at(0))
     said = pickle.loads(shard.keeper.save())

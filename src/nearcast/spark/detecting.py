@@ -83,7 +83,7 @@ def carry_out(
         return mapped(events.select(*columns), work, PACKS)
 
     if stream:
-        return mapped(kept(packing, opener, count, wait, spark), told_batches, DETECTIONS)
+        return mapped(kept(packing, "detect", opener, count, wait, spark), told_batches, DETECTIONS)
     packs = packing(tuple(range(count))).repartitionById(count, "shard")
     return mapped(packs, DetectionStream(opener), DETECTIONS)
 

@@ -18,6 +18,7 @@ from nearcast.clock import FOREVER, NEVER, Micros
 
 __all__ = [
     "BEAT",
+    "CLOCK",
     "PACKS",
     "Pack",
     "beating",
@@ -39,6 +40,8 @@ _SCHEMA = pa.schema(
      ("events", pa.binary())]
 )  # fmt: skip
 
+#: The key of rows that say how far time has come; that of no shard.
+CLOCK = -1
 #: The column that marks heartbeats: rows that are no events, and say that time has come to `end`.
 BEAT = "heartbeat"
 
@@ -76,7 +79,7 @@ def packed(tables: Mapping[int, Any], keys: Iterable[int], first: Micros, last: 
     rows: list[tuple[Any, ...]] = [
         (key, None, first, last, 0, *_sent(tables.get(key))) for key in keys
     ]
-    rows.append((rows[0][0], last, first, last, seen, 0, None))
+    rows.append((CLOCK, last, first, last, seen, 0, None))
     columns = [
         pa.array(column, field.type)
         for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
