@@ -8,8 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nearcast import Box, Composite, Event, Fence, Point
 from nearcast.clock import FOREVER, NEVER
@@ -21,7 +24,7 @@ from nearcast.spark.crossings import Crossings, CrossingsOf, PositionPacks
 from nearcast.spark.detections import Detections, DetectionsOf
 from nearcast.spark.keeping import Job, Keeping
 from nearcast.spark.keeping import _kept as keepers
-from nearcast.spark.packs import packed, read_table, unpacked
+from nearcast.spark.packs import Pack, firsts_of, packed, read_table, unpacked
 from nearcast.spark.positions import Layout, PositionPacking
 from nearcast.spark.primitives import PrimitivePacking, dealt_table
 from nearcast.spark.shipping import ship_matcher, ship_table
@@ -130,6 +133,25 @@ def test_periods_count_from_an_event(tmp_path: Path) -> None:
     shard.batch(at(0), at(1), at(5))
     told = shard.batch(at(20, "c"))
     assert [row["event_ids"] for row in told] == [["e0", "e1", "e5"]]
+
+
+def test_periods_count_from_the_first_that_is_not_late(tmp_path: Path) -> None:
+    """Whatever late ones came together with it, and though time was known before."""
+    for folder, known in ((tmp_path / "a", beat(6)), (tmp_path / "b", at(5.5))):
+        shard = patterns(folder, Composite("every", text='P(7)(STRING: kind = "a")'))
+        shard.batch(known, at(6, "c"))
+        shard.batch(at(1), at(5.2), at(4), at(5.3))
+        assert shard.late == 2
+        told = shard.batch(at(12.3), at(30, "c"))
+        ids = ["e5.2", "e5.3"] + ["e5.5"] * (folder.name == "b")
+        assert [row["event_ids"] for row in told] == [ids, ["e12.3"]]
+
+
+@given(st.lists(st.integers(-5, 5_000), min_size=1), st.integers(-2, 6))
+def test_the_first_after_a_watermark_is_that_of_all(ends: list[int], watermark_ms: int) -> None:
+    closed = watermark_ms * 1000
+    pack = Pack(min(ends), max(ends), None, firsts_of(np.array(ends)))
+    assert pack.first_after(closed) == min([end for end in ends if end > closed], default=FOREVER)
 
 
 def test_what_is_before_until_is_told_when_time_has_passed_it(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def carry_out(
     stream = events.isStreaming
 
     def packing(keys: tuple[int, ...]) -> DataFrame:
-        work = PrimitivePacking(matcher, table, keys, space, span, strict)
+        work = PrimitivePacking(matcher, table, keys, space, span, strict, stream)
         return mapped(events.select(*columns), work, PACKS)
 
     if stream:
