@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from nearcast.cli.commands import app
 from nearcast.errors import NearcastError, SparkError, ValidationError
@@ -56,12 +56,20 @@ class Query:
         self.isActive = False
 
 
-def _run(queries: list[Query], **more: Any) -> tuple[list[int], list[float]]:
+def _run(queries: list[Any], **more: Any) -> tuple[list[int], list[float]]:
+    """Queries, or why there is none."""
     heard: list[int] = []
     pauses: list[float] = []
     waiting = iter(queries)
+
+    def start() -> Any:
+        found = next(waiting)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
     supervise(
-        lambda: next(waiting),  # type: ignore[arg-type, return-value]
+        start,
         lambda beat: heard.append(beat.batch), sleep=pauses.append, warn=lambda _: None, **more,
     )  # fmt: skip
     return heard, pauses
@@ -74,6 +82,36 @@ def test_a_failed_query_is_started_again_and_each_batch_told_once():
     heard, pauses = _run([Query([0, 1], FAILED), Query([], FAILED), Query([], FAILED), Query([2])])
     assert heard == [0, 1, 2]
     assert pauses == [1, 2, 4]
+
+
+GONE = [
+    ValidationError("events", "/gone", "give a folder"),
+    FileNotFoundError("/gone"),
+    AnalysisException("[PATH_NOT_FOUND] /gone"),
+]
+
+
+@pytest.mark.parametrize("error", GONE, ids=lambda error: type(error).__name__)
+def test_a_source_that_is_away_when_the_query_is_started_again_is_waited_for(error: Exception):
+    heard, pauses = _run([Query([0], FAILED), error, error, Query([1])])
+    assert heard == [0, 1]
+    assert pauses == [1, 2, 4]
+    with pytest.raises(SparkError, match="/gone"):
+        _run([Query([0], FAILED), *[error] * 3], tries=3)
+
+
+@pytest.mark.parametrize("error", GONE, ids=lambda error: type(error).__name__)
+def test_what_cannot_be_started_at_all_is_an_error_at_once(error: Exception):
+    with pytest.raises(type(error), match="/gone"):
+        _run([error, Query([0])])
+
+
+def test_what_who_is_told_of_batches_raises_is_not_a_failure_of_the_query():
+    def tell(_: Beat) -> None:
+        raise ValidationError("metrics", "x", "make room")
+
+    with pytest.raises(ValidationError, match="make room"):
+        supervise(lambda: Query([0]), tell)  # type: ignore[arg-type, return-value]
 
 
 def test_it_is_given_up_when_it_fails_without_a_batch_in_between():
