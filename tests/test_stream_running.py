@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from nearcast.cli.commands import app
 from nearcast.errors import NearcastError, SparkError, ValidationError
 from nearcast.spark import listen
+from nearcast.spark.stream import sinks
 from nearcast.spark.stream.beats import Beat
 from nearcast.spark.stream.figures import Figures
 from nearcast.spark.stream.running import supervise
@@ -188,6 +189,30 @@ def test_a_row_has_the_same_id_whenever_it_is_sent():
     row = {"event_id": "e1", "subscription_id": "s1", "version": 3}
     assert row_event(row) == row_event(dict(reversed(row.items())))
     assert row_event(row)["id"] != row_event(row | {"version": 4})["id"]
+
+
+def test_rows_are_the_same_wherever_the_driver_stands(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their moments are in UTC, also in an hour that a clock has twice."""
+    made = spark.createDataFrame([(1_793_509_200_000_000,), (1_793_512_800_250_000,)], "at bigint")
+    rows = made.selectExpr(
+        "'yard' as fence_id", "timestamp_micros(at) as at", "timestamp_micros(null) as start"
+    )
+    sent: list[Any] = []
+    monkeypatch.setattr(sinks, "post", lambda _, features, __: sent.extend(features))
+    try:
+        for zone in ("UTC", "America/New_York", "Asia/Kolkata"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            sinks.server_sink("http://h")(rows, 0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    moments = [each["properties"]["at"] for each in sent]
+    assert moments == ["2026-11-01T05:00:00Z", "2026-11-01T06:00:00.25Z"] * 3
+    assert len({each["id"] for each in sent}) == 2
+    assert all("start" not in each["properties"] for each in sent)
 
 
 def test_the_command_explains_itself(tmp_path: Path, capsys):
