@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 from nearcast import Box, Composite, Event, Fence, Point
 from nearcast.clock import FOREVER, NEVER
 from nearcast.cpsl.shards import deal
-from nearcast.errors import ValidationError
+from nearcast.errors import ServerError, ValidationError
 from nearcast.fences.history import Standing
-from nearcast.model.codec import events_to_arrow
+from nearcast.model.codec import event_to_json, events_to_arrow
 from nearcast.spark.crossings import Crossings, CrossingsOf, PositionPacks
 from nearcast.spark.detections import Detections, DetectionsOf
 from nearcast.spark.keeping import Job, Keeping
@@ -29,6 +30,8 @@ from nearcast.spark.positions import Layout, PositionPacking
 from nearcast.spark.primitives import PrimitivePacking, dealt_table
 from nearcast.spark.shipping import ship_matcher, ship_table
 from nearcast.spark.spreading import keys_of
+from nearcast.spark.stream import sinks
+from nearcast.spark.stream.served import EventLog
 from nearcast.spark.transitions import standing_to_table
 from tests.patterned import EPOCH, SECOND
 
@@ -286,6 +289,30 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     store.values["saved", 7] = (pickle.dumps((1, b"", 0, 0, None)),)
     with pytest.raises(ValidationError, match="start a new one"):
         store.turn(Keeping(opener, Job("detect", 4, (7,))), rows, 1)
+
+
+def test_a_log_that_has_let_go_of_unread_events_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing is left of it; what was read before may be gone."""
+    there, forgotten = [91, 92], 90
+
+    def answer(url: str, _: object) -> Any:
+        after = int(parse_qs(urlparse(url).query)["after"][0])
+        found = [event_to_json(at(n)) | {"offset": n} for n in there if n > after]
+        next = there[-1] if found else after
+        return {"events": found, "next": next, "last": 92, "forgotten": forgotten}
+
+    monkeypatch.setattr(sinks, "request", answer)
+    log = EventLog("http://h", None, tmp_path)
+    for start in (90, 0):
+        assert log.latest(start, None, None) == (92, 2)
+    with pytest.raises(ServerError, match="new checkpoint"):
+        log.latest(50, None, None)
+    there, forgotten = [], 92
+    with pytest.raises(ServerError, match="new checkpoint"):
+        log.latest(90, None, None)
+    assert log.latest(92, None, None) == (92, 0)
 
 
 def test_a_state_of_another_release_is_refused(tmp_path: Path) -> None:
