@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast import Box, Composite, Event, Fence, Point
+from nearcast import Box, Composite, Event, Fence, Point, Subscription
 from nearcast.clock import FOREVER, NEVER
 from nearcast.cpsl.shards import deal
-from nearcast.errors import ServerError, ValidationError
+from nearcast.errors import ServerError, SparkError, ValidationError
 from nearcast.fences.history import Standing
 from nearcast.model.codec import event_to_json, events_to_arrow
 from nearcast.spark.crossings import Crossings, CrossingsOf, PositionPacks
@@ -31,9 +35,14 @@ from nearcast.spark.primitives import PrimitivePacking, dealt_table
 from nearcast.spark.shipping import ship_matcher, ship_table
 from nearcast.spark.spreading import keys_of
 from nearcast.spark.stream import sinks
+from nearcast.spark.stream.folder import EventFolder
+from nearcast.spark.stream.patience import Patience
 from nearcast.spark.stream.served import EventLog
+from nearcast.spark.stream.source import Settings
 from nearcast.spark.transitions import standing_to_table
+from tests.naive_stream import Change
 from tests.patterned import EPOCH, SECOND
+from tests.stream_cases import Driver, write_changes
 
 NO_SPARK: Any = None
 ALONE = Composite("alone", text='!((STRING: kind = "a"); PT10S)(STRING: kind = "b")')
@@ -313,6 +322,51 @@ def test_a_log_that_has_let_go_of_unread_events_is_refused(
     with pytest.raises(ServerError, match="new checkpoint"):
         log.latest(90, None, None)
     assert log.latest(92, None, None) == (92, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("expires", ["tomorrow"]), ("end", [1.5]), ("keywords", ["sale"]), ("lon", [True])],
+)
+def test_a_file_of_other_types_is_refused_before_anybody_needs_them(
+    tmp_path: Path, name: str, column: list[Any]
+) -> None:
+    """At once: to ask for it again would change nothing."""
+    write_changes(tmp_path / "changes", "c1", [Change("a", 1, Subscription("a"))])
+    (tmp_path / "events").mkdir()
+    pq.write_table(pa.table({"id": ["e1"], name: column}), tmp_path / "events" / "e1.parquet")
+    driver = Driver(Settings(str(tmp_path / "events"), str(tmp_path / "changes")))
+    with pytest.raises(SparkError, match=rf"e1\.parquet: {name}: "):
+        driver.plan()
+
+
+def test_what_is_waited_for_is_silence_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(error: Exception) -> Exception:
+        monkeypatch.setattr("urllib.request.urlopen", raising(error))
+        with pytest.raises(ServerError) as raised:
+            sinks.request("http://h/v1/log", None)
+        return raised.value
+
+    def refused(code: int) -> Exception:
+        return told(HTTPError("http://h", code, "", Message(), BytesIO(b"{}")))
+
+    (tmp_path / "e1.parquet").write_text("no Parquet")
+    with pytest.raises(SparkError, match="cannot be read") as poison:
+        EventFolder(str(tmp_path), "events").latest("", None, None)
+    for error in (told(TimeoutError()), refused(503), refused(429), FileNotFoundError("e1")):
+        assert Patience(60).lasts(error)
+        assert not Patience(0).lasts(error)
+    for error in (refused(401), ServerError("it is another log"), poison.value):
+        assert not Patience(60).lasts(error)
+
+
+def raising(error: Exception) -> Any:
+    def call(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return call
 
 
 def test_a_state_of_another_release_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.clock import format_micros
 from nearcast.errors import ServerError
+from nearcast.spark.stream.patience import passing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,6 +105,8 @@ def request(url: str, key: str | None, body: object = None, timeout: float = _TI
             said = json.loads(said).get("detail", said)
         except ValueError:
             said = said[:200]
-        raise ServerError(f"{url.partition('?')[0]}: {error.code}, {said}") from None
+        refused = ServerError(f"{url.partition('?')[0]}: {error.code}, {said}")
+        busy = error.code >= 500 or error.code in (408, 429)
+        raise (passing(refused) if busy else refused) from None
     except (OSError, ValueError) as error:
-        raise ServerError(f"{url.partition('?')[0]}: no answer ({error})") from None
+        raise passing(ServerError(f"{url.partition('?')[0]}: no answer ({error})")) from None
