@@ -238,8 +238,9 @@ def test_what_is_old_goes_and_leaves_a_gap(tmp_path: Path):
         broker.retract("stays")
     with kept(tmp_path / "x.db", age_s=3600) as broker:
         while next(event.id for _, event in broker.log()) == "stays":
-            broker.publish(Event("more", end=broker.now, expires=broker.now + 1))
-            broker.advance(broker.now + S)
+            now = broker.now or 0
+            broker.publish(Event("more", end=now, expires=now + 1))
+            broker.advance(now + S)
             assert broker.reading.forgotten >= forgotten
         assert broker.reading.forgotten >= forgotten
 
