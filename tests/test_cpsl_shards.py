@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,6 +118,29 @@ def test_residual_tests_are_not_forgotten() -> None:
     expected = told(whole.feed(events))
     assert {found[0] for found in expected} == {"c0", "c1", "c2", "c3"}
     assert told(sharded(deal(composites, 2, "planar"), events, 60)[0]) == expected
+
+
+_NUMBERS = """
+import pickle
+from nearcast.cpsl.shards import deal
+from tests.patterned import composites
+for shard in deal(composites(), 2, "planar").shards:
+    for number, leaf in pickle.loads(shard)[2].items():
+        print(number, leaf.primitive())
+"""
+
+
+def test_primitives_have_the_same_numbers_in_every_process() -> None:
+    """Events that wait in a checkpoint carry them into the next start of the job."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", _NUMBERS], env=os.environ | {"PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True,
+        ).stdout
+        for seed in "13"
+    ]  # fmt: skip
+    assert said[0] == said[1]
+    assert len(said[0].splitlines()) > 10
 
 
 def test_what_cannot_be_dealt_is_named_by_its_row() -> None:

@@ -204,6 +204,7 @@ def test_a_store_that_is_too_large_loses_its_oldest(
                                  for i in some])  # fmt: skip
         first = broker.log()[0][0]
         assert 1000 < first < 3990, "the oldest are gone, and not all"
+        assert broker.reading.forgotten == first - 1
         assert 0 < database.used < 1_000_000
 
 

@@ -107,6 +107,9 @@ def test_what_is_beyond_retention_is_a_gap_that_is_told(
             soon = {"expirytime": "2026-01-01T00:00:00Z"}
             http.post("/v1/events", json=feature(f"e{n}") | soon)
             http.post("/v1/events", json=feature(f"kept{n}"))
+        found = http.get("/v1/log?after=0").json()
+        there = {each["offset"] for each in found["events"]}
+        assert found["forgotten"] == max({*range(1, found["last"] + 1)} - there) > 0
         path = "/v1/subscribers/ann/notifications"
         page = http.get(f"{path}?after=0").json()
         first = page["notifications"][0]["seq"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcast import Box, Event, Fence, Point
-from nearcast.clock import FOREVER, NEVER
+from nearcast.clock import FOREVER, NEVER, to_micros
 from nearcast.errors import ValidationError
 from nearcast.fences.history import Standing
 from nearcast.model.codec import events_to_arrow
@@ -54,9 +55,12 @@ def batches_of(events: list[Event], offsets: list[int], random: Random) -> list[
 
 def streamed(
     wanted: list[Fence], batches: list[tuple[Any, int]], until: int, space: Space, kind: Kind,
-    folder: str, random: Random,
-) -> Counter[Told]:  # fmt: skip
-    """What workers do, in this process: shards are taken up where others left them."""
+    folder: str, random: Random, lateness: int | None = None,
+) -> tuple[Counter[Told], int]:  # fmt: skip
+    """What workers do, in this process: shards are taken up where others left them.
+
+    With a lateness time goes as far as Spark's watermark; and until when that was in the end.
+    """
     standing, filters = Standing.of(wanted, space)
     names = batches[0][0].column_names
     optional = tuple(name for name in ("offset", "source", "geometry") if name in names)
@@ -65,13 +69,14 @@ def streamed(
     ids = [fence.id for fence in wanted]
     shipped = ship_table(no_spark, standing_to_table(standing, ids), folder)
     matcher = None if filters is None else ship_matcher(no_spark, filters, folder)
-    packing = PositionPacking(standing.keys, matcher, layout, space, True, 2, FOREVER)
+    last = FOREVER if lateness is None else until
+    packing = PositionPacking(standing.keys, matcher, layout, space, True, 2, last)
     work = PositionPacks(packing, (11, 7))
     opener = CrossingsOf(shipped, "these", layout, space, until)
     workers = [Crossings(opener) for _ in range(3)]
     saved: dict[int, bytes | None] = {11: None, 7: None}
     rows: list[Any] = []
-    closed = NEVER
+    closed = seen = NEVER
     for table, ended in [*batches, (None, until)]:
         given = [] if table is None else work(iter(table.to_batches()))
         packs = [row for batch in given for row in batch.to_pylist()]
@@ -85,19 +90,28 @@ def streamed(
                 ats = found.column("at").cast(pa.int64())
                 found = found.set_column(3, "at", ats)
                 rows += zip(*[c.to_pylist() for c in found.columns], strict=True)
-            assert worker.counted() == (0, 0, 0)
+            assert worker.counted() == (0, 0, 0) or lateness is not None
         closed = ended
+        if lateness is not None:  # as Spark: of the rows that have a time, the greatest one
+            times = [micros for p in packs if (micros := _micros(p["t"])) is not None]
+            seen = max([seen, *times])
+            closed = seen - lateness
+    end = until if lateness is None else min(closed, until)
     for known in saved.values():
         workers[0].load(known)
-        told = workers[0].take([], until)
+        told = workers[0].take([], end)
         if told is not None:
             found = read_table(told)
             ats = found.column("at").cast(pa.int64())
             rows += zip(
                 *[c.to_pylist() for c in found.set_column(3, "at", ats).columns], strict=True
             )
-        assert workers[0].due > until
-    return said(rows, kind)
+        assert workers[0].due > end
+    return said(rows, kind), end
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else to_micros(at)
 
 
 @given(
@@ -115,8 +129,28 @@ def test_shards_that_move_from_worker_to_worker_tell_what_the_broker_tells(
     wanted, events, offsets = a_history(random, space, kind, 40, 8)
     folder = str(tmp_path_factory.mktemp("shipped"))
     batches = batches_of(events, offsets, random)
-    found = streamed(wanted, batches, until, space, kind, folder, random)
+    found, _ = streamed(wanted, batches, until, space, kind, folder, random)
     assert found == broker_tells(wanted, events, until, space)
+
+
+@given(
+    random=st.randoms(use_true_random=False),
+    space=st.sampled_from(["planar", "globe"]),
+    until=st.integers(10, 30) | st.just(1_000),
+)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_time_is_that_of_all_events_and_no_farther_than_until(
+    random: Random, space: Space, until: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of those that no fence counts, too, and of those behind `until`."""
+    wanted, events, offsets = a_history(random, space, "string", 30, 3)
+    batches = batches_of(events, offsets, random)
+    folder = str(tmp_path_factory.mktemp("shipped"))
+    found, end = streamed(wanted, batches, until, space, "string", folder, random, lateness=21)
+    assert end == min(max(map(end_of, events)) - 21, until)
+    assert found == broker_tells(wanted, events, end, space)
 
 
 YARD = [
@@ -187,6 +221,10 @@ def test_spark_tells_at_the_watermark_what_history_does(
     os.utime(folder / "9.parquet", (1_800_000_009,) * 2)  # Spark leaves out what is much older
     with pytest.raises(StreamingQueryException, match="made with other fences"):
         go_on(YARD[:2])
+    stateful.conf.set("spark.sql.shuffle.partitions", "4")  # the checkpoint has two
+    with pytest.raises(StreamingQueryException, match="2 shards in 2 partitions"):
+        go_on(YARD)
+    stateful.conf.set("spark.sql.shuffle.partitions", "2")
     until = last + 58 * _SECOND - 1000
     kept = stateful.createDataFrame(events_to_arrow([*events, *files[2]]))
     expected = fences(kept, YARD, until, space="planar").collect()

@@ -232,6 +232,10 @@ def test_what_is_old_goes_and_leaves_a_gap(tmp_path: Path):
         assert offsets[0] == "stays"
         assert "e1" not in offsets
         assert "e39" in offsets
+        forgotten = broker.reading.forgotten
+        assert [id for at, id in ((at, e.id) for at, e in broker.log()) if at < forgotten] == [
+            "stays"
+        ]
         page = broker.notifications("ann")
         assert page.lost > 20
         assert page.notifications[0].seq == page.lost + 1
@@ -241,7 +245,15 @@ def test_what_is_old_goes_and_leaves_a_gap(tmp_path: Path):
         assert min(told.at for told in page.notifications) >= 39 * 600 * S - 2 * HOUR
     with kept(tmp_path / "x.db") as broker:
         assert broker.event_count == 2  # what is live is kept
+        assert broker.reading.forgotten == forgotten
         broker.retract("stays")
+    with kept(tmp_path / "x.db", age_s=3600) as broker:
+        while next(event.id for _, event in broker.log()) == "stays":
+            now = broker.now or 0
+            broker.publish(Event("more", end=now, expires=now + 1))
+            broker.advance(now + S)
+            assert broker.reading.forgotten >= forgotten
+        assert broker.reading.forgotten >= forgotten
 
 
 @pytest.mark.usefixtures("eager")

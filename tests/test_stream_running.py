@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from nearcast.cli.commands import app
 from nearcast.errors import NearcastError, SparkError, ValidationError
 from nearcast.spark import listen
+from nearcast.spark.stream import sinks
 from nearcast.spark.stream.beats import Beat
 from nearcast.spark.stream.figures import Figures
 from nearcast.spark.stream.running import supervise
@@ -56,12 +57,20 @@ class Query:
         self.isActive = False
 
 
-def _run(queries: list[Query], **more: Any) -> tuple[list[int], list[float]]:
+def _run(queries: list[Any], **more: Any) -> tuple[list[int], list[float]]:
+    """Queries, or why there is none."""
     heard: list[int] = []
     pauses: list[float] = []
     waiting = iter(queries)
+
+    def start() -> Any:
+        found = next(waiting)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
     supervise(
-        lambda: next(waiting),  # type: ignore[arg-type, return-value]
+        start,
         lambda beat: heard.append(beat.batch), sleep=pauses.append, warn=lambda _: None, **more,
     )  # fmt: skip
     return heard, pauses
@@ -74,6 +83,36 @@ def test_a_failed_query_is_started_again_and_each_batch_told_once():
     heard, pauses = _run([Query([0, 1], FAILED), Query([], FAILED), Query([], FAILED), Query([2])])
     assert heard == [0, 1, 2]
     assert pauses == [1, 2, 4]
+
+
+GONE = [
+    ValidationError("events", "/gone", "give a folder"),
+    FileNotFoundError("/gone"),
+    AnalysisException("[PATH_NOT_FOUND] /gone"),
+]
+
+
+@pytest.mark.parametrize("error", GONE, ids=lambda error: type(error).__name__)
+def test_a_source_that_is_away_when_the_query_is_started_again_is_waited_for(error: Exception):
+    heard, pauses = _run([Query([0], FAILED), error, error, Query([1])])
+    assert heard == [0, 1]
+    assert pauses == [1, 2, 4]
+    with pytest.raises(SparkError, match="/gone"):
+        _run([Query([0], FAILED), *[error] * 3], tries=3)
+
+
+@pytest.mark.parametrize("error", GONE, ids=lambda error: type(error).__name__)
+def test_what_cannot_be_started_at_all_is_an_error_at_once(error: Exception):
+    with pytest.raises(type(error), match="/gone"):
+        _run([error, Query([0])])
+
+
+def test_what_who_is_told_of_batches_raises_is_not_a_failure_of_the_query():
+    def tell(_: Beat) -> None:
+        raise ValidationError("metrics", "x", "make room")
+
+    with pytest.raises(ValidationError, match="make room"):
+        supervise(lambda: Query([0]), tell)  # type: ignore[arg-type, return-value]
 
 
 def test_it_is_given_up_when_it_fails_without_a_batch_in_between():
@@ -150,6 +189,30 @@ def test_a_row_has_the_same_id_whenever_it_is_sent():
     row = {"event_id": "e1", "subscription_id": "s1", "version": 3}
     assert row_event(row) == row_event(dict(reversed(row.items())))
     assert row_event(row)["id"] != row_event(row | {"version": 4})["id"]
+
+
+def test_rows_are_the_same_wherever_the_driver_stands(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their moments are in UTC, also in an hour that a clock has twice."""
+    made = spark.createDataFrame([(1_793_509_200_000_000,), (1_793_512_800_250_000,)], "at bigint")
+    rows = made.selectExpr(
+        "'yard' as fence_id", "timestamp_micros(at) as at", "timestamp_micros(null) as start"
+    )
+    sent: list[Any] = []
+    monkeypatch.setattr(sinks, "post", lambda _, features, __: sent.extend(features))
+    try:
+        for zone in ("UTC", "America/New_York", "Asia/Kolkata"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            sinks.server_sink("http://h")(rows, 0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    moments = [each["properties"]["at"] for each in sent]
+    assert moments == ["2026-11-01T05:00:00Z", "2026-11-01T06:00:00.25Z"] * 3
+    assert len({each["id"] for each in sent}) == 2
+    assert all("start" not in each["properties"] for each in sent)
 
 
 def test_the_command_explains_itself(tmp_path: Path, capsys):

@@ -175,6 +175,10 @@ class NoStore:
         """There is no log."""
         return 0
 
+    def forgotten(self) -> int:
+        """There is no log."""
+        return 0
+
     def changes(
         self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002
     ) -> Changes:  # fmt: skip
@@ -291,6 +295,10 @@ class MemoryStore:
     def offset(self, key: str | None = None) -> int:
         """Events are counted."""
         return self._offset if key is None else self._offsets[key]
+
+    def forgotten(self) -> int:
+        """Everything is kept."""
+        return 0
 
     def changes(
         self, after: int, limit: int, max_bytes: int | None = None  # noqa: ARG002

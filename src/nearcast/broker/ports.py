@@ -369,6 +369,9 @@ class Store(Protocol):
     def offset(self, key: str | None = None) -> int:
         """The offset of a live event in the log; without a key, that of the last entry staged."""
 
+    def forgotten(self) -> int:
+        """The last offset whose event the log has let go of; 0 if there is none."""
+
     def changes(self, after: int, limit: int, max_bytes: int | None = None) -> Changes:
         """Committed changes of subscriptions with greater numbers, by number, at most `limit`.
 

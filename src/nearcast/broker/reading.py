@@ -82,6 +82,11 @@ class Reading:
         """The offset in the log that the last call has come to."""
         return self._outlet.store.offset()
 
+    @property
+    def forgotten(self) -> int:
+        """The last offset in the log whose event is not kept any more; 0 if all are."""
+        return self._outlet.store.forgotten()
+
     def strange(self, events: Sequence[Event]) -> bool:
         """Whether no event has the id of any of these, nor had it lately, and no two have one."""
         keys = {event.key for event in events}

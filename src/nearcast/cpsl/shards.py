@@ -134,13 +134,14 @@ def deal(
     return Dealt(matcher, starts, np.array(every, np.int64), tuple(parts), tuple(numbers))
 
 
-def _leaves(plan: Plan) -> set[Leaf]:
-    found: set[Leaf] = set()
+def _leaves(plan: Plan) -> Iterable[Leaf]:
+    """Each once, in an order that follows from the plan and not from this process' hashes."""
+    found: dict[Leaf, None] = {}
     waiting = [plan]
     while waiting:
         one = waiting.pop()
         if one.kind == "primitive":
-            found.add(one.params[0])
+            found[one.params[0]] = None
         waiting += [given.plan for given in one.inputs]
     return found
 

@@ -228,7 +228,10 @@ async def get_log(ask: Ask) -> Response:
     until, most = clock() + wait, ask.desk.settings.page_bytes
     while True:
         changed = ask.desk.changed(ask.who.tenant)
-        found = await ask.desk.look(ask.who, lambda broker: broker.log(after, limit, most))
+        found, forgotten = await ask.desk.look(
+            ask.who,
+            lambda broker: (broker.log(after, limit, most), broker.reading.forgotten),
+        )
         if found or clock() >= until or ask.desk.feeds.ended:
             break
         with suppress(TimeoutError):
@@ -239,7 +242,8 @@ async def get_log(ask: Ask) -> Response:
     )
     next = found[len(texts) - 1][0] if found else after
     last = await ask.desk.look(ask.who, lambda broker: broker.reading.offset)
-    return answer({"events": [*map(msgspec.Raw, texts)], "next": next, "last": last})
+    said = {"events": [*map(msgspec.Raw, texts)], "next": next}
+    return answer(said | {"last": last, "forgotten": forgotten})
 
 
 async def get_changes(ask: Ask) -> Response:

@@ -187,9 +187,10 @@ SCHEMAS: dict[str, Schema] = {
     },
     "Log": {
         **_object(
-            ("events", "next", "last"), events=_of(ref("CloudEvent")), next=_COUNT, last=_COUNT
+            ("events", "next", "last", "forgotten"), events=_of(ref("CloudEvent")), next=_COUNT,
+            last=_COUNT, forgotten=_COUNT,
         ),
-        "example": {"events": [_EVENT | {"offset": 1}], "next": 1, "last": 1},
+        "example": {"events": [_EVENT | {"offset": 1}], "next": 1, "last": 1, "forgotten": 0},
     },
     "Changes": {
         **_object(("changes", "next", "last", "forgotten"), changes=_of(ref("Change")),

@@ -54,6 +54,11 @@ class Glance:
         """The last offset of the log."""
         return self._onlooker.offset()
 
+    @property
+    def forgotten(self) -> int:
+        """The last offset of the log whose event is not kept any more."""
+        return self._onlooker.forgotten()
+
     def cursor(self, subscriber: str) -> int:
         """The number up to which a subscriber has acknowledged."""
         return self._onlooker.cursor(subscriber)

@@ -43,19 +43,19 @@ class PositionPacks:
         """For `mapInArrow`."""
         for given in gathered(batches, _TOGETHER):
             table, beat = beating(given)
-            rows = self.packing.pack(table)
+            found = self.packing.timed(table)
+            if found is None:  # no row is good, and no clock either
+                if beat > NEVER:
+                    yield packed({}, self.keys, FOREVER, beat, 0)
+                continue
+            rows, first, last = found
             tables = {
                 self.keys[shard]: pa.Table.from_batches([self.packing.layout.unpack(blob)])
                 for shard, blob in zip(
                     rows.column("shard").to_pylist(), rows.column("positions"), strict=True
                 )
             }
-            if tables:
-                ats = [pc.min_max(each.column("at")).as_py() for each in tables.values()]
-                first, last = min(at["min"] for at in ats), max(at["max"] for at in ats)
-                yield packed(tables, self.keys, first, max(last, beat), table.num_rows)
-            elif beat > NEVER:
-                yield packed({}, self.keys, FOREVER, beat, 0)
+            yield packed(tables, self.keys, first, max(last, beat), table.num_rows)
 
 
 class Crossings:

@@ -79,11 +79,11 @@ def carry_out(
     stream = events.isStreaming
 
     def packing(keys: tuple[int, ...]) -> DataFrame:
-        work = PrimitivePacking(matcher, table, keys, space, span, strict)
+        work = PrimitivePacking(matcher, table, keys, space, span, strict, stream)
         return mapped(events.select(*columns), work, PACKS)
 
     if stream:
-        return mapped(kept(packing, opener, count, wait, spark), told_batches, DETECTIONS)
+        return mapped(kept(packing, "detect", opener, count, wait, spark), told_batches, DETECTIONS)
     packs = packing(tuple(range(count))).repartitionById(count, "shard")
     return mapped(packs, DetectionStream(opener), DETECTIONS)
 

@@ -117,8 +117,7 @@ class Detections:
             if new.num_rows:
                 self._held = new if self._held is None else concatenated([self._held, new])
         if self._shard.now is None:
-            firsts = [pack.first for pack in packs if pack.first > self._closed]
-            self._begins = min([self._begins, *firsts])
+            self._begins = min([self._begins, *(pack.first_after(self._closed) for pack in packs)])
 
     def _ready(self) -> Any:
         """The events that ended until now, in order; they are not held any more."""

@@ -68,7 +68,9 @@ def carry_out(
     def packs(keys: tuple[int, ...]) -> DataFrame:
         return mapped(rows, PositionPacks(packing, keys), PACKS)
 
-    return mapped(kept(packs, opener, count, wait, spark), told_batches, told_type(layout))
+    return mapped(
+        kept(packs, "fences", opener, count, wait, spark), told_batches, told_type(layout)
+    )
 
 
 def _fingerprint(fences: list[Fence], space: Space, layout: Layout, shards: int) -> str:

@@ -8,9 +8,12 @@ late it drops without a word, and here it is to be counted.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,10 +21,12 @@ from nearcast.clock import FOREVER, NEVER, Micros
 
 __all__ = [
     "BEAT",
+    "CLOCK",
     "PACKS",
     "Pack",
     "beating",
     "concatenated",
+    "firsts_of",
     "packed",
     "read_table",
     "span",
@@ -31,14 +36,18 @@ __all__ = [
 
 #: What packs are, in Spark's words; `t` is only in rows without events.
 PACKS = (
-    "shard int, t timestamp, first bigint, last bigint, seen bigint, messages bigint, events binary"
+    "shard int, t timestamp, first bigint, last bigint, seen bigint, messages bigint, "
+    "firsts binary, events binary"
 )
 _SCHEMA = pa.schema(
     [("shard", pa.int32()), ("t", pa.timestamp("us", tz="UTC")), ("first", pa.int64()),
      ("last", pa.int64()), ("seen", pa.int64()), ("messages", pa.int64()),
-     ("events", pa.binary())]
+     ("firsts", pa.binary()), ("events", pa.binary())]
 )  # fmt: skip
 
+#: The key of rows that say how far time has come; that of no shard.
+CLOCK = -1
+_MILLI = 1000
 #: The column that marks heartbeats: rows that are no events, and say that time has come to `end`.
 BEAT = "heartbeat"
 
@@ -52,6 +61,26 @@ class Pack(NamedTuple):
     last: Micros
     events: Any
     """Bytes of a table, None if it has none."""
+    firsts: bytes | None = None
+    """What `firsts_of` made of the ends; None if nobody asks for more than the first."""
+
+    def first_after(self, closed: Micros) -> Micros:
+        """The earliest end after a watermark, FOREVER if there is none."""
+        if self.first > closed:
+            return self.first
+        if self.firsts is None:
+            return FOREVER
+        firsts = np.cumsum(np.frombuffer(zlib.decompress(self.firsts), np.int64))
+        at = int(np.searchsorted(firsts, closed, "right"))
+        return int(firsts[at]) if at < len(firsts) else FOREVER
+
+
+def firsts_of(ends: npt.NDArray[np.int64]) -> bytes:
+    """The first end in each millisecond, which is how fine a watermark is; a few bytes for each."""
+    ordered = np.sort(ends)
+    millis = (ordered - 1) // _MILLI  # what a watermark has passed ends at it, or before
+    firsts = ordered[np.flatnonzero(np.diff(millis, prepend=millis[:1] - 1))]
+    return zlib.compress(np.diff(firsts, prepend=0).tobytes(), 1)
 
 
 def beating(table: Any) -> tuple[Any, Micros]:
@@ -71,12 +100,12 @@ def beating(table: Any) -> tuple[Any, Micros]:
 
 
 def packed(tables: Mapping[int, Any], keys: Iterable[int], first: Micros, last: Micros,
-           seen: int) -> Any:  # fmt: skip
+           seen: int, firsts: bytes | None = None) -> Any:  # fmt: skip
     """The rows of a task: what it has for each key, be it nothing, and its time."""
     rows: list[tuple[Any, ...]] = [
-        (key, None, first, last, 0, *_sent(tables.get(key))) for key in keys
+        (key, None, first, last, 0, *_sent(tables.get(key), firsts)) for key in keys
     ]
-    rows.append((rows[0][0], last, first, last, seen, 0, None))
+    rows.append((CLOCK, last, first, last, seen, 0, None, None))
     columns = [
         pa.array(column, field.type)
         for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
@@ -84,13 +113,14 @@ def packed(tables: Mapping[int, Any], keys: Iterable[int], first: Micros, last: 
     return pa.record_batch(columns, schema=_SCHEMA)
 
 
-def _sent(table: Any) -> tuple[int, bytes | None]:
-    return (0, None) if table is None else (table.num_rows, written(table))
+def _sent(table: Any, firsts: bytes | None) -> tuple[int, bytes | None, bytes | None]:
+    return (0, firsts, None) if table is None else (table.num_rows, firsts, written(table))
 
 
 def unpacked(rows: Iterable[Any]) -> list[Pack]:
     """The packs among the rows of a shard, which have names."""
-    return [Pack(row["first"], row["last"], row["events"]) for row in rows if row["t"] is None]
+    names = Pack._fields
+    return [Pack(*[row[name] for name in names]) for row in rows if row["t"] is None]
 
 
 def span(packs: Iterable[Pack]) -> tuple[Micros, Micros]:

@@ -93,7 +93,20 @@ class PositionPacking:
 
     def pack(self, table: Any) -> Any:
         """The positions of a table, one row a shard."""
-        batch, shards = self._found(table)
+        return self._packed(*self._found(table))
+
+    def timed(self, table: Any) -> tuple[Any, Micros, Micros] | None:
+        """As `pack`, and the first and the last end of all good rows; None if there is none.
+
+        A stream's clock goes with them all, be they positions of anybody or not.
+        """
+        events, offsets = self._good(table)
+        if not events.num_rows:
+            return None
+        ends = times_of(events, "end", NEVER)
+        return self._packed(*self._positions(events, offsets)), int(ends.min()), int(ends.max())
+
+    def _packed(self, batch: Any, shards: Any) -> Any:
         order = np.argsort(shards, kind="stable")
         batch = batch.take(pa.array(order))
         starts = np.searchsorted(shards[order], np.arange(self.shards + 1)).tolist()
@@ -135,7 +148,9 @@ class PositionPacking:
 
     def _found(self, table: Any) -> tuple[Any, Any]:
         """The positions of a table, and the shards of their objects."""
-        events, offsets = self._good(table)
+        return self._positions(*self._good(table))
+
+    def _positions(self, events: Any, offsets: Any) -> tuple[Any, Any]:
         xs, ys, shapes = _places(events, self.space)
         ats = times_of(events, "end", NEVER)
         counted = ats <= self.until

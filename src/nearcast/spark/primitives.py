@@ -17,7 +17,7 @@ from nearcast.matcher import Matcher
 from nearcast.matcher.arrow_columns import column_of
 from nearcast.model.codec import check_event_columns
 from nearcast.model.geometry import Space
-from nearcast.spark.packs import beating, packed
+from nearcast.spark.packs import beating, firsts_of, packed
 from nearcast.spark.rows import accepted, check
 from nearcast.spark.workers import Shipped, gathered, task_threads
 
@@ -56,6 +56,9 @@ class PrimitivePacking:
     space: Space
     longest: Micros | None
     strict: bool
+    ends: bool = True
+    """Whether packs say more of the ends than the first and the last: on a stream, where some are
+    late and the first of the others is asked for."""
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """For `mapInArrow`."""
@@ -77,7 +80,9 @@ class PrimitivePacking:
         events = _timed(events)
         ends = column_of(events, "end").cast(pa.int64()).to_numpy()
         last = max(int(ends.max()), beat)
-        yield packed(self._wanted(events, offsets), self.keys, int(ends.min()), last, len(ends))
+        firsts = firsts_of(ends) if self.ends else None
+        tables = self._wanted(events, offsets)
+        yield packed(tables, self.keys, int(ends.min()), last, len(ends), firsts)
 
     def _good(self, events: Any, offsets: Any) -> tuple[Any, Any]:
         """The events that can be used: they have a time and do not last too long."""

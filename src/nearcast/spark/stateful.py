@@ -35,32 +35,33 @@ def shards_of_frame(frame: DataFrame, shards: int | None) -> int:
 
 def kept(
     packing: Callable[[tuple[int, ...]], DataFrame],
+    kind: str,
     opener: Opener,
     shards: int,
     lateness: Micros,
     spark: SparkSession,
 ) -> DataFrame:
-    """What the shards of a stream tell, as packed batches. `packing` makes packs for their keys."""
+    """What the shards of a stream tell, as packed batches.
+
+    `packing` makes packs for their keys; `kind` tells one job's checkpoint from another's.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from nearcast.spark.keeping import TOLD, Keeping
+    from nearcast.spark.keeping import TOLD, Job, Keeping
 
     _check_store(spark)
     partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    keys = keys_of(shards, partitions)
+    keys = tuple(keys_of(shards, partitions))
     # Spark's watermark counts milliseconds: what ends at the bound itself is not late.
     delay = f"{-(-lateness // _MILLI) + 1} milliseconds"
-    packs = packing(tuple(keys)).observe(
+    packs = packing(keys).observe(
         SENT, F.sum("seen").alias("events"), F.sum("messages").alias("messages")
     )
     told: Any = (
         packs.withWatermark("t", delay)
         .groupBy("shard")
         .transformWithState(
-            Keeping(opener, {key: shard for shard, key in enumerate(keys)}),
-            TOLD,
-            "append",
-            "EventTime",
+            Keeping(opener, Job(kind, partitions, keys)), TOLD, "append", "EventTime"
         )
     )
     sums = [F.sum(name).alias(name) for name in ("late", "duplicates", "overflows")]

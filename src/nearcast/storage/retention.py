@@ -90,6 +90,7 @@ class Sweeper:
             return
         self._swept = last
         stage(sql.FORGET_TOLD, (tenant, first, last, before))
+        stage(sql.LET_GO, (tenant, first, last))
         stage(sql.FORGET_LOG, (tenant, first, last))
         forgotten = self._database.value(sql.FORGOTTEN, (tenant, last))
         if forgotten is not None:

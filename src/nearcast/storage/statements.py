@@ -162,14 +162,22 @@ SWEPT = """
     SELECT entry, at FROM log WHERE tenant = ? AND entry > ? ORDER BY entry LIMIT ?
 """
 FORGET_TOLD = "DELETE FROM outbox WHERE tenant = ? AND entry > ? AND entry <= ? AND at < ?"
-FORGET_LOG = """
-    DELETE FROM log WHERE tenant = ? AND entry > ? AND entry <= ?
+_BEYOND = """
+    FROM log WHERE tenant = ? AND entry > ? AND entry <= ?
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (SELECT 1 FROM held WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (SELECT 1 FROM turns WHERE tenant = log.tenant AND entry = log.entry)
     AND NOT EXISTS (
         SELECT 1 FROM events
         WHERE tenant = log.tenant AND entry = log.entry AND until IS NULL)
+"""
+FORGET_LOG = f"DELETE {_BEYOND}"
+# Just before it: what is beyond is not known sooner. Facts are text in some databases.
+LET_GO = f"""
+    INSERT INTO facts SELECT tenant, 'let_go', CAST(max(entry) AS TEXT) {_BEYOND}
+    AND kind IN ('event', 'composite') GROUP BY tenant
+    ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value
+    WHERE CAST(facts.value AS BIGINT) < CAST(excluded.value AS BIGINT)
 """
 FORGET_PAST = "DELETE FROM events WHERE tenant = ? AND until IS NOT NULL AND until <= ?"
 FORGET_MORE = """

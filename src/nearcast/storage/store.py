@@ -550,6 +550,10 @@ class TableStore:
         """The entry of a live event, or the last one."""
         return self._entry if key is None else self._entries[key]
 
+    def forgotten(self) -> int:
+        """The last entry whose event was let go of, as far as that was committed."""
+        return self._number("let_go") or 0
+
     def changes(self, after: int, limit: int, max_bytes: int | None = None) -> Changes:
         """How subscriptions have changed, as far as that is kept. Opens them: 90 µs a filter."""
         found: list[Altered] = []

@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from nearcast.errors import SparkError, ValidationError
-from nearcast.model.codec import EVENT_COLUMNS
+from nearcast.model.codec import EVENT_COLUMNS, check_event_columns
 from nearcast.model.geometry import Space
-from nearcast.spark.parquet import opened
+from nearcast.spark.parquet import opened, zoned
 from nearcast.spark.stream.changes import CHANGES, canonical
 from nearcast.spark.stream.lines import lines_of, rows_of
 from nearcast.spark.stream.moments import micros_of, newest_of
@@ -269,12 +269,23 @@ class EventFolder(_Folder):
             self._footers[name] = _Footer((len(lines_of(self.path(name))),), None)
         if name not in self._footers:
             with self.file(name) as file:
+                _check_types(file.schema_arrow, self.path(name))
                 meta = file.metadata
                 groups = tuple(meta.row_group(at).num_rows for at in range(meta.num_row_groups))
                 self._footers[name] = _Footer(groups, _latest(file))
             if len(self._footers) > 10_000:
                 del self._footers[next(iter(self._footers))]
         return self._footers[name]
+
+
+def _check_types(schema: Any, path: str) -> None:
+    """Refuse a file with columns of other types now, and not when somebody needs one of them."""
+    known = {*EVENT_COLUMNS.names} - {"attributes", "source"}
+    kept = [name for name in schema.names if name in known]
+    try:
+        check_event_columns(zoned(schema.empty_table().select(kept)))
+    except ValidationError as error:
+        raise SparkError(f"{path}: {error}") from None
 
 
 def _latest(file: Any) -> int | None:

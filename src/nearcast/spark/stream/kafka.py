@@ -24,6 +24,7 @@ from nearcast.model.geometry import Space
 from nearcast.spark.stream.changes import CHANGES, canonical
 from nearcast.spark.stream.lines import rows_of
 from nearcast.spark.stream.moments import newest_of
+from nearcast.spark.stream.patience import passing
 from nearcast.spark.stream.spool import SpooledPiece
 
 __all__ = ["ChangeTopic", "EventTopic", "Topic"]
@@ -73,7 +74,8 @@ class Topic:
         try:
             about = consumer.list_topics(self.name, timeout=_WAIT_S).topics[self.name]
             if about.error is not None:
-                raise SparkError(f"kafka://{self.servers}/{self.name}: {about.error.str()}")
+                said = f"kafka://{self.servers}/{self.name}: {about.error.str()}"
+                raise passing(SparkError(said))
             return {
                 str(number): consumer.get_watermark_offsets(
                     TopicPartition(self.name, number), timeout=_WAIT_S
@@ -81,7 +83,7 @@ class Topic:
                 for number in sorted(about.partitions)
             }
         except KafkaException as error:
-            raise SparkError(f"kafka://{self.servers}/{self.name}: {error}") from None
+            raise passing(SparkError(f"kafka://{self.servers}/{self.name}: {error}")) from None
         finally:
             consumer.close()
 
@@ -101,9 +103,11 @@ class Topic:
                 if several:
                     until = monotonic() + _WAIT_S
                 elif monotonic() > until:
-                    raise SparkError(
-                        f"kafka://{self.servers}/{self.name}: no answer for offset {at} of "
-                        f"partition {number} within {_WAIT_S:.0f} s"
+                    said = f"no answer for offset {at} of partition {number}"
+                    raise passing(
+                        SparkError(
+                            f"kafka://{self.servers}/{self.name}: {said} within {_WAIT_S:.0f} s"
+                        )
                     )
                 for message in several:
                     error = message.error()
@@ -122,7 +126,7 @@ class Topic:
                         at = stop
             return found
         except KafkaException as error:
-            raise SparkError(f"kafka://{self.servers}/{self.name}: {error}") from None
+            raise passing(SparkError(f"kafka://{self.servers}/{self.name}: {error}")) from None
         finally:
             consumer.close()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearcast.errors import SparkError, ValidationError
+from nearcast.errors import NearcastError, SparkError, ValidationError
 from nearcast.spark.stream.beats import Beat
 from nearcast.spark.stream.sinks import server_sink
 
@@ -76,36 +76,43 @@ def supervise(
 
     `start` makes it anew each time; `tell` hears of each batch. A query that reads what is there
     ends by itself, others when `over` says so or by Ctrl-C. After `tries` failures in a row
-    without a batch between them the error is raised.
+    without a batch between them the error is raised; one that cannot be started for the first
+    time raises at once.
     """
     from py4j.protocol import Py4JError
-    from pyspark.errors import StreamingQueryException
+    from pyspark.errors import PySparkException, StreamingQueryException
 
     failures = 0
+    started = False
     seen: set[tuple[str, int]] = set()
     while True:
         query = None
         before = len(seen)
         try:
             query = start()
+            started = True
             _follow(query, tell, seen, over)
             return
-        except StreamingQueryException as error:
+        except (Py4JError, ConnectionError) as error:
+            raise SparkError(
+                "Spark's Java process has ended; start the job again, and it goes on from its "
+                f"checkpoint ({error})"
+            ) from error
+        except (PySparkException, NearcastError, OSError) as error:
+            failed = isinstance(error, StreamingQueryException)
+            # What was there at the first start, a folder, may be away for a while at another.
+            if not (started if query is None else failed):
+                raise
             if query is not None:
                 _tell_new(query, tell, seen)
             failures = 1 if len(seen) > before else failures + 1
-            if failures >= tries or _final(error):
+            if failures >= tries or (failed and _final(error)):
                 raise SparkError(reason(error)) from error
             pause = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (failures - 1))
             (warn or _log.warning)(
                 f"the query failed, and goes on in {pause:.0f} s: {reason(error)}"
             )
             sleep(pause)
-        except (Py4JError, ConnectionError) as error:
-            raise SparkError(
-                "Spark's Java process has ended; start the job again, and it goes on from its "
-                f"checkpoint ({error})"
-            ) from error
         finally:
             _stop(query)
 

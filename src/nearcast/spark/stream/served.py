@@ -38,14 +38,14 @@ _PAGE = 1000
 
 
 def _pages(url: str, key: str | None, path: str, after: Any, list_name: str) -> Iterator[Any]:
-    """The pages of a list, until one is empty."""
+    """The pages of a list, up to one that is empty."""
     while True:
         said = sinks.request(f"{url}{path}?{urlencode({'after': after, 'limit': _PAGE})}", key)
         if not isinstance(said, dict) or not isinstance(said.get(list_name), list):
             raise ServerError(f"{url}{path}: that is no answer of a nearcast server")
+        yield said
         if not said[list_name]:
             return
-        yield said
         after = said["next"]
 
 
@@ -89,6 +89,11 @@ class EventLog:
         found: list[Any] = []
         stop = start
         for page in _pages(self.url, self.key, "/v1/log", start, "events"):
+            if 0 < start < page.get("forgotten", 0):
+                raise ServerError(
+                    f"{self.url}: events after offset {start:,}, which were not read, are not kept "
+                    "any more; give the stream a new checkpoint"
+                )
             for said in page["events"]:
                 if said["offset"] > last:
                     break

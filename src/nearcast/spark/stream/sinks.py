@@ -1,8 +1,8 @@
 """Where pairs go beside folders: back into a server, as events that it tells people of.
 
 A row becomes an event whose id follows from the row, and the server takes an id once: what is
-sent again after a failure changes nothing. Whoever subscribes to `subscription_id`, `composite_id`
-or `fence_id` is told of the row, once.
+sent again after a failure changes nothing. Moments are RFC 3339 in UTC. Whoever subscribes to
+`subscription_id`, `composite_id` or `fence_id` is told of the row, once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from nearcast.clock import format_micros
 from nearcast.errors import ServerError
+from nearcast.spark.stream.patience import passing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,9 +35,18 @@ def server_sink(url: str, key: str | None = None) -> Callable[[DataFrame, int], 
     """For `foreachBatch`: each row becomes an event of the server's."""
 
     def send(frame: DataFrame, _batch: int) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
         rows: list[dict[str, Any]] = []
-        for row in frame.toLocalIterator():
-            rows.append(row_event(row.asDict(recursive=True)))
+        moments = _moments(frame)
+        # As datetimes they would be the local time of whoever drives, without a zone.
+        whole = frame.withColumns({name: F.unix_micros(name) for name in moments})
+        for row in whole.toLocalIterator():
+            given = row.asDict(recursive=True)
+            for name in moments:
+                if given[name] is not None:
+                    given[name] = format_micros(given[name])
+            rows.append(row_event(given))
             if len(rows) == _TOGETHER:
                 post(url, rows, key)
                 rows = []
@@ -43,6 +54,11 @@ def server_sink(url: str, key: str | None = None) -> Callable[[DataFrame, int], 
             post(url, rows, key)
 
     return send
+
+
+def _moments(frame: DataFrame) -> list[str]:
+    """The columns that are instants."""
+    return [field.name for field in frame.schema.fields if field.dataType.typeName() == "timestamp"]
 
 
 def row_event(row: dict[str, Any]) -> dict[str, Any]:
@@ -89,6 +105,8 @@ def request(url: str, key: str | None, body: object = None, timeout: float = _TI
             said = json.loads(said).get("detail", said)
         except ValueError:
             said = said[:200]
-        raise ServerError(f"{url.partition('?')[0]}: {error.code}, {said}") from None
+        refused = ServerError(f"{url.partition('?')[0]}: {error.code}, {said}")
+        busy = error.code >= 500 or error.code in (408, 429)
+        raise (passing(refused) if busy else refused) from None
     except (OSError, ValueError) as error:
-        raise ServerError(f"{url.partition('?')[0]}: no answer ({error})") from None
+        raise passing(ServerError(f"{url.partition('?')[0]}: no answer ({error})")) from None
