@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ from nearcast.model.codec import (
 from nearcast.storage import retention
 from nearcast.storage.retention import Retention
 from nearcast.storage.sqlite import SqliteStore
-from tests.naive_terms import first_loud, is_quiet
+from tests.naive_terms import MINUTE, first_loud, is_quiet
 
 NIGHT = QuietHours("22:00", "07:00", "Europe/Zurich")
 EVERY = Terms(False, 3, NIGHT, "PT10M", "keep")
@@ -284,6 +285,58 @@ def test_a_batch_over_the_end_of_a_hold_is_as_one_by_one():
             replies.append([told for each in coming for told in broker.publish(each)])
     assert replies[0] == replies[1]
     assert [told.subscription_id for told in replies[0][8:12]] == ["t", "t", "s", "s"]
+
+
+def at_fence(id: str, car: str, x: float, minute: int) -> Event:
+    end = at("03-01T21:55:00") + minute * MINUTE
+    return Event(id, {"car": car}, location=Point(x, 5), end=end)
+
+
+def dwelling(terms: Terms) -> Fence:
+    on = {"enter", "dwell", "lost"}
+    return Fence("f", "ann", "car", Box(0, 0, 9, 9), on=on, dwell=600, lost=1800, terms=terms)
+
+
+@pytest.mark.parametrize(
+    ("terms", "told", "after"),
+    [
+        (Terms(quiet_hours=QuietHours("22:00", "07:00", keep=False)), ["enter"], []),
+        (Terms(quiet_hours=QuietHours("21:00", "22:00", keep=False)), ["dwell", "lost"], []),
+        (Terms(digest="PT25M"), ["enter", "dwell"], ["lost"]),
+        (Terms(max_events=2), ["enter", "dwell"], []),
+    ],
+)
+@pytest.mark.parametrize("many", [True, False])
+def test_a_timer_of_a_fence_is_judged_at_its_moment(
+    many: bool, terms: Terms, told: list[str], after: list[str]
+):
+    coming = [at_fence("p1", "a", 5, 0), at_fence("p2", "b", 50, 36)]
+    broker = Broker("planar")
+    broker.subscribe(dwelling(terms))
+    replies = [broker.publish_many(coming)] if many else [*map(broker.publish, coming)]
+    assert [each.transition for reply in replies for each in reply] == told
+    left = broker.advance(at("03-01T22:56:00"))
+    assert [each.transition for each in left if each.object == "a"] == after
+
+
+@pytest.mark.parametrize("new", [True, False])  # by columns, or one after the other
+def test_what_a_fence_holds_was_found_at_its_moment(new: bool):
+    broker = Broker("planar")
+    broker.subscribe(dwelling(Terms(while_paused="keep")))
+    broker.subscribe(replace(dwelling(Terms(while_paused="keep")), id="g", on=frozenset({"dwell"})))
+    broker.pause("f")
+    broker.pause("g")
+    minutes = [i for i in range(30) if i != 19]  # when the dwell is due
+    coming = [at_fence(f"p{i}", *(("a", 5) if i == 9 else ("b", 50)), i) for i in minutes]
+    broker.publish_many(coming if new else [*coming, coming[0]])
+    for id in ("f", "g"):
+        broker.subscribe(replace(dwelling(Terms(while_paused="keep", digest="PT30M")), id=id))
+        assert not broker.resume(id)
+    for id, first, minute in (("f", "enter", 34), ("g", "dwell", 44)):
+        assert not broker.advance(at(f"03-01T22:{minute - 1}:59"))
+        told = broker.advance(at(f"03-01T22:{minute}:00"))
+        assert (told[0].subscription_id, told[0].transition) == (id, first)
+        assert {n.subscription_id for n in told} == {id}
 
 
 def test_movers_end_too():

@@ -76,7 +76,8 @@ __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
-_id, _end, _expires, _step = map(attrgetter, ("id", "end", "expires", "step"))
+_id, _end, _expires, _step, _at = map(attrgetter, ("id", "end", "expires", "step", "at"))
+_fence = attrgetter("fence_id")
 
 T = TypeVar("T")
 #: What fences tell of several events: before the n-th in step 2 n, with it in step 2 n + 1.
@@ -379,9 +380,18 @@ class Service:
         self._timeline.forget("fence", id)
         self._note(Unsubscribed, id)
 
-    def _report(self, crossings: Collection[Crossing]) -> None:
-        """What fences tell."""
-        self._draft.tell_of(crossings, self._moment)
+    def _report(self, crossings: Collection[Crossing], at: Micros | None = None) -> None:
+        """What fences tell, now or at a moment that time goes on to in one step with others."""
+        self._draft.tell_of(crossings, self._moment if at is None else at)
+
+    def _fall_due(self, crossings: Collection[Crossing]) -> None:
+        """What fences tell of moments on the way: terms are judged there, as `_decide` has it."""
+        if not self._standings:
+            self._report(crossings)
+            return
+        for at, some in groupby(crossings, _at):
+            self._expire(at)
+            self._report([*some])
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -599,8 +609,9 @@ class Service:
         self._timeline.ends_all([*map(_expires, ending)], "event", [*map(_id, ending)])
 
     def _tell_between(self, some: Arrivals, wanted: Found, told: Told) -> None:
-        """Tell of several events, and in between what fences say."""
-        if not wanted:
+        """Tell of several events, and in between what fences say, each at its moment."""
+        standings = self._standings
+        if not wanted and not (standings and standings.concerns(map(_fence, told))):
             self._report(told)
             return
         each = zip(wanted.each(), some.events, some.nows, strict=True)
@@ -608,7 +619,12 @@ class Service:
         for step, crossings in groupby(told, _step):
             self._tell_each(islice(each, (step + 1) // 2 - done))
             done = (step + 1) // 2
-            self._report([*crossings])
+            before = some.nows[done - 1] if done else self._moment
+            if step % 2:
+                self._report([*crossings], before)
+                continue
+            for at, due in groupby(crossings, _at):
+                self._report([*due], max(at, before))
         self._tell_each(each)
 
     def _tell_each(self, each: Iterable[tuple[Found, Event, Micros]]) -> None:
@@ -623,11 +639,11 @@ class Service:
         each = zip(*some[:4], strict=True)
         by_step = {step: [*those] for step, those in groupby(told or (), _step)}
         for step, arrival in enumerate(map(Arrival._make, each)):
-            self._report(by_step.get(2 * step, ()))
+            self._fall_due(by_step.get(2 * step, ()))
             self._move_to(arrival.now)
             of = None if told is None else by_step.get(2 * step + 1, ())
             self._happen(arrival, next(wanted), of)
-        self._report(by_step.get(2 * len(some.events), ()))
+        self._fall_due(by_step.get(2 * len(some.events), ()))
 
     def _outlook(self) -> Outlook:
         self._outlet.check()
