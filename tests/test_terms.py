@@ -339,6 +339,57 @@ def test_what_a_fence_holds_was_found_at_its_moment(new: bool):
         assert {n.subscription_id for n in told} == {id}
 
 
+KIND_A = 'STRING: kind = "a"'
+
+
+def of_kinds(kinds: str) -> list[Event]:
+    return [Event(f"e{i}", {"kind": k}, end=i * 1_000_000) for i, k in enumerate(kinds)]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_composite_that_has_told_enough_is_detected_no_more(lives: Lives, many: bool):
+    broker = lives.broker
+    broker.detect(Composite("c", "ops", KIND_A, terms=Terms(max_events=2)))
+    broker.detect(Composite("d", "ops", KIND_A))
+    broker.detect(Composite("p", "ops", 'Q(3)(STRING: composite = "c")'))
+    broker.subscribe(Subscription("s", "ann", "composite IN ('c', 'd')"))
+    coming = of_kinds("ababa")
+    replies = [broker.publish_many(coming)] if many else [*map(broker.publish, coming)]
+    told = [n.event.id for reply in replies for n in reply if n.subscription_id == "s"]
+    assert sorted(told) == ["c#1", "c#2", "d#1", "d#2", "d#3"]
+    assert "c" not in broker
+    assert "p" in broker
+    assert broker.changes().altered[-1].id == "s"
+    broker = lives.again()
+    assert ids(broker.publish(Event("e9", {"kind": "a"}, end=9_000_000))) == ["d#4", "d#4"]
+
+
+def test_one_event_may_complete_more_than_is_told(lives: Lives):
+    broker = lives.broker
+    pattern = '=|(STRING: kind = "a"; PT9S)(STRING: kind = "b")'
+    for id, most in (("c", 2), ("d", 1)):
+        terms = Terms(max_events=most)
+        broker.detect(Composite(id, "ops", pattern, "continuous", terms=terms))
+    broker.subscribe(Subscription("s", "ann", "composite IN ('c', 'd')"))
+    told = broker.publish_many(of_kinds("aaab"))
+    assert sorted(ids(told)) == ["c#1", "c#1", "c#2", "c#2", "d#1", "d#1"]
+    assert len(broker) == 1
+    broker = lives.again()
+    broker.detect(Composite("c", "ops", KIND_A))
+    assert len(broker.publish(Event("e9", {"kind": "a"}, end=9_000_000))) == 2
+
+
+def test_what_was_held_and_is_told_may_end_a_composite(lives: Lives):
+    broker = lives.broker
+    broker.detect(Composite("c", "ops", KIND_A, terms=Terms(digest=3, max_events=2)))
+    broker.detect(Composite("d", "ops", KIND_A))
+    broker.subscribe(Subscription("s", "ann", "composite = 'c'"))
+    told = broker.publish_many(of_kinds("aabbaa"))
+    of_c = [(n.subscription_id, n.event.id) for n in told if n.event.id.startswith("c")]
+    assert of_c == [("s", "c#1"), ("s", "c#2"), ("c", "c#1"), ("c", "c#2")]
+    assert "c" not in lives.again()
+
+
 def test_movers_end_too():
     broker = Broker("planar")
     broker.publish_many([Event(f"e{i}", location=Point(i, 0)) for i in range(4)])

@@ -127,6 +127,8 @@ class Service:
             reach_m=safe_rectangle_m,
         )  # fmt: skip
         self._past = Past()
+        self._ending: list[str] = []
+        """What has told enough, and ends with this call."""
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
         self._by: str | None = None
@@ -347,11 +349,26 @@ class Service:
 
     def _end_spent(self) -> None:
         """End what has told as much as it was to."""
-        standings = self._standings
-        while standings.spent:
-            id = standings.spent.pop()
-            if id in standings:  # else it has ended meanwhile
-                self._drop(id)
+        self._end_acting()
+        while self._ending:
+            self._end(self._ending.pop())
+
+    def _end_acting(self) -> None:
+        """End of that what would act: composites are detected, movers are asked where they are.
+
+        Others are told nothing more, and may be matched with what is to come: they can wait.
+        """
+        spent = self._standings.spent
+        while spent:
+            id = spent.pop()
+            if id in self._composites or id in self._following:
+                self._end(id)
+            else:
+                self._ending.append(id)
+
+    def _end(self, id: str) -> None:
+        if id in self._standings:  # else it has ended meanwhile
+            self._drop(id)
 
     def _enclose(self, fence: Fence) -> None:
         """Begin a fence, or put it in the place of another, unless it is there already."""
@@ -643,6 +660,9 @@ class Service:
             self._move_to(arrival.now)
             of = None if told is None else by_step.get(2 * step + 1, ())
             self._happen(arrival, next(wanted), of)
+            if self._standings.spent:
+                self._catch_up()
+                self._end_acting()
         self._fall_due(by_step.get(2 * len(some.events), ()))
 
     def _outlook(self) -> Outlook:
@@ -791,6 +811,7 @@ class Service:
             if i in by_move:
                 self._report(by_move[i])
             self._note_moves([move], now)
+            self._end_acting()
 
     def _let_be(self, move: Move, epoch: int) -> None:
         """Where nothing follows a subscriber: silence until something does."""
@@ -855,6 +876,7 @@ class Service:
         present = self._timeline.present()
         if present is not None and not (present == self.now and self._calm):
             self._move_to(present)
+            self._end_spent()
 
     @property
     def _calm(self) -> bool:
@@ -873,6 +895,11 @@ class Service:
         self._fences.reach(now - hold, closing=closing)
         if closing:
             self._note(Closed, now - hold)
+
+    def _catch_up(self) -> None:
+        """At the end of a call: what came late may be due at once."""
+        if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
+            self._decide(self.now, closing=False)  # what came late
 
     def _decide(self, now: Micros, closing: bool) -> None:
         """Let patterns and fences speak of all that is over by then."""
@@ -954,6 +981,8 @@ class Service:
         waiting = deque(found)
         while waiting:
             detected = waiting.popleft()
+            if self._standings.over(detected.composite_id):
+                continue
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._note(Published, event)
             self._tell(self._composites[event.composite_id], event)
@@ -978,8 +1007,7 @@ class Service:
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
-        if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
-            self._decide(self.now, closing=False)  # what came late may be due at once
+        self._catch_up()
         self._end_spent()
         if self._outlet.remembers:
             self._draft.changes += self._standings.changes()
@@ -1133,6 +1161,7 @@ class Service:
         self._live.check_invariants()
         self._delivery.check_invariants()
         self._standings.check_invariants()
+        assert not self._ending
         assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
         hold = self._timeline.hold

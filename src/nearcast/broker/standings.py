@@ -87,6 +87,11 @@ class Standings:
         """Whether a thing is paused."""
         return id in self._known and self._known[id].paused
 
+    def over(self, id: str) -> bool:
+        """Whether a thing has told as much as it was to, and is about to end."""
+        stand = self._known.get(id)
+        return stand is not None and stand.over
+
     def initial(self, id: str) -> bool:
         """Whether a thing is told of what matches when it begins."""
         return id not in self._known or self._terms(id, self._known[id]).initial_event
