@@ -390,6 +390,70 @@ def test_what_was_held_and_is_told_may_end_a_composite(lives: Lives):
     assert "c" not in lives.again()
 
 
+def kinds_of_things(who: str, terms: Terms) -> list[Any]:
+    return [
+        Subscription("s", who, "kind = 'a'", ["x"], terms=terms),
+        Fence("s", who, "car", Box(0, 0, 1, 1), on={"enter", "exit", "cross"}, terms=terms),
+        Composite("s", who, KIND_A, terms=terms),
+    ]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_what_has_told_enough_and_is_begun_once_more_tells_nothing(lives: Lives, which: int):
+    def begin(who: str = "ann", most: int = 1) -> list[str]:
+        thing = kinds_of_things(who, Terms(max_events=most))[which]
+        return ids(broker.detect(thing) if which == 2 else broker.subscribe(thing))
+
+    def happen(second: int) -> list[str]:
+        said: dict[str, int | str] = {"car": second, "kind": "a"}
+        end = second * 1_000_000
+        made = Event(f"e{second}", said, ["x"], Point(0.5, 0.5), end=end, expires=end + 1)
+        told = broker.publish(made)
+        assert not broker.advance(end + 1)
+        return ids(told)
+
+    broker = lives.broker
+    begin()
+    assert len(happen(1)) == 1
+    assert not begin()  # whoever had no answer says it again
+    assert "s" not in broker
+    broker = lives.again()
+    assert not begin()
+    if which < 2:
+        assert not broker.subscribe_many(kinds_of_things("ann", Terms(max_events=1))[which])
+    assert not happen(2)
+    begin(most=2)  # something else is new
+    assert len(happen(3)) == 1
+    begin()  # of which two are told, as one was to be
+    assert "s" not in broker
+    broker = lives.again()
+    assert not begin()
+    begin("bob")
+    assert len(happen(4)) == 1
+    broker = lives.again()
+    begin()  # another one had the id since
+    assert len(happen(5)) == 1
+    broker = lives.again()
+    broker.advance(3_604_999_999)
+    assert not begin()
+    broker.advance(3_605_000_000)
+    begin()
+    assert len(happen(4000)) == 1
+    broker.check_invariants()
+
+
+def test_what_had_told_enough_is_new_when_another_has_gone():
+    broker = Broker()
+    once, twice = (Subscription("s", "ann", terms=Terms(max_events=most)) for most in (1, 2))
+    broker.publish(event("e1"))
+    assert ids(broker.subscribe_many([once, once, twice, once])) == ["e1", "e1"]
+    assert "s" not in broker
+    assert not broker.subscribe(once)
+    broker.subscribe(twice)
+    broker.unsubscribe("s")
+    assert ids(broker.subscribe(once)) == ["e1"]
+
+
 def test_movers_end_too():
     broker = Broker("planar")
     broker.publish_many([Event(f"e{i}", location=Point(i, 0)) for i in range(4)])

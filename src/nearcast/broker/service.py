@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
 from nearcast.broker import parts, reports
-from nearcast.broker.contents import contents_of
+from nearcast.broker.contents import content_of_thing, contents_of
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
@@ -34,6 +34,7 @@ from nearcast.broker.ports import (
     Reached,
     SavedPatterns,
     Sink,
+    Spent,
     State,
     Store,
     Subscribed,
@@ -144,7 +145,7 @@ class Service:
         self._restore()
         self.reading = Reading(
             self._subscriptions, self._composites, self._fences, self._live, self._past,
-            self._tracker, self._outlet, self._standings,
+            self._tracker, self._outlet, self._standings, self._timeline,
         )  # fmt: skip
         """Looks at what is there; changes nothing."""
 
@@ -198,7 +199,8 @@ class Service:
     def subscribe(self, subscription: Subscription | Fence) -> Reply:
         """Begin a subscription: told of every live event that matches, then of all to come.
 
-        An equal one is there already: nothing changes, nothing is repeated. Another one under
+        An equal one is there already, or has told as much as it was to within the hour: nothing
+        changes, nothing is repeated. Another one under
         its id is replaced, and what that one was told of is not repeated, unless it was
         somebody else's. A fence is told of the objects inside whose last position is live; one
         that is replaced begins anew.
@@ -217,6 +219,7 @@ class Service:
         new = self._check_all(given)
         if given:
             self._begin()
+        new = {id: row for id, row in new.items() if not self.reading.spent(given[row])}
         rows = [*new.values()]
         added = [given[row] for row in rows]
         try:
@@ -290,7 +293,7 @@ class Service:
             self._enclose(subscription)
             return
         old = self._subscriptions.get(subscription.id)
-        if old == subscription:
+        if old == subscription or self.reading.spent(subscription):
             return
         self._subscriptions.put(subscription)
         if old is not None:
@@ -319,8 +322,12 @@ class Service:
 
     def _stand(self, thing: Thing) -> None:
         """A thing is there, and its terms count; what others have held may be told now."""
+        if self._past.knows_thing(thing.id):  # another one had told enough
+            self._past.drop_thing(thing.id)
+            self._note(Spent, thing.id, None, self._moment)
         if thing.terms is not None or thing.id in self._standings:
-            self._standings.begin(thing, lambda: self._outlet.offset(self._draft))
+            offset = self._outlet.offset
+            self._standings.begin(thing, self._moment, lambda: offset(self._draft))
             self._settle(thing.id)
 
     def _settle(self, id: str) -> None:
@@ -360,7 +367,8 @@ class Service:
         """
         spent = self._standings.spent
         while spent:
-            id = spent.pop()
+            id, at = spent.pop()
+            self._remember_spent(id, at)
             if id in self._composites or id in self._following:
                 self._end(id)
             else:
@@ -370,10 +378,18 @@ class Service:
         if id in self._standings:  # else it has ended meanwhile
             self._drop(id)
 
+    def _remember_spent(self, id: str, at: Micros) -> None:
+        """Something has told enough, and may be begun once more by whoever had no answer."""
+        thing = self._thing(id)
+        if thing is not None:
+            content, until = content_of_thing(thing), at + REMEMBERED_FOR
+            self._past.keep_thing(id, content, until)
+            self._note(Spent, id, content, until)
+
     def _enclose(self, fence: Fence) -> None:
         """Begin a fence, or put it in the place of another, unless it is there already."""
         old = self._fences.get(fence.id)
-        if old == fence:
+        if old == fence or self.reading.spent(fence):
             return
         stand = self._standings.carry(fence.id)
         if old is not None:
@@ -419,7 +435,7 @@ class Service:
         self._check_id(composite)
         self._begin()
         old = self._composites.get(composite.id)
-        if old == composite:
+        if old == composite or self.reading.spent(composite):
             return self._answer()
         self._patterns.check(composite)
         if not self._visible(composite.expires):
@@ -616,6 +632,7 @@ class Service:
         live: Sequence[Event] = events
         if over:
             live = [e for e, at in zip(events, expires, strict=True) if at is None or at > until]
+        self._end_acting()
         self._move_to(until, over=over)  # room for those that come: fewer have to be entered
         self._live.add_all(live)
         self._published += len(events)
@@ -1162,6 +1179,8 @@ class Service:
         self._delivery.check_invariants()
         self._standings.check_invariants()
         assert not self._ending
+        things = (*self._subscriptions, *self._composites.values(), *self._fences)
+        assert not any(self._past.knows_thing(each.id) for each in things)
         assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
         hold = self._timeline.hold
