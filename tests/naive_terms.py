@@ -60,6 +60,8 @@ class NaiveTerms(NaiveBroker):
         self.began: dict[str, int] = {}
         self.came: dict[str, int] = {}
         self.resumed: dict[str, Micros] = {}
+        self.spent: dict[str, tuple[Subscription, Micros]] = {}
+        """What has told enough, and when it had."""
         self.when: list[Micros] = []
         """When each pair of the last call was told."""
         self.later: list[Pair] = []
@@ -70,6 +72,11 @@ class NaiveTerms(NaiveBroker):
     def subscribe(self, subscription: Subscription) -> list[Pair]:
         id = subscription.id
         old = self.subscriptions.get(id)
+        if old is None and id in self.spent:
+            before, at = self.spent.pop(id)
+            if before == subscription and (self.now or 0) < at + 60 * MINUTE:
+                self.spent[id] = before, at
+                return []
         if old is not None and old.subscriber != subscription.subscriber:
             self._forget(id)
         self.subscriptions[id] = subscription
@@ -77,7 +84,7 @@ class NaiveTerms(NaiveBroker):
         self.resumed[id] = self.now or 0
         told: list[Pair] = []
         if self._full(id):
-            self._forget(id)
+            self._spend(id)
         elif self._valid(subscription.expires):
             told = self._due_now(id)
         if id in self.subscriptions:
@@ -140,7 +147,11 @@ class NaiveTerms(NaiveBroker):
         if self.terms(id).max_events is not None:
             self.counts[id] = self.counts.get(id, 0) + 1
         if self._full(id):
-            self._forget(id)
+            self._spend(id)
+
+    def _spend(self, id: str) -> None:
+        self.spent[id] = self.subscriptions[id], self.now or 0
+        self._forget(id)
 
     def _full(self, id: str) -> bool:
         most = self.terms(id).max_events

@@ -327,3 +327,13 @@ def test_options_are_checked(option: str, value: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         Broker(**{option: value})
     assert caught.value.field == option
+
+
+def test_a_pattern_that_was_replaced_before_anybody_was_silent_is_forgotten() -> None:
+    broker = Broker(space="planar", safe_rectangle_m=1000)
+    for kind in ("cab", "bus"):
+        broker.detect(Composite(id="c", subscriber="ops", text=f'STRING: kind = "{kind}"'))
+        event = Event(kind, {"kind": kind}, location=Point(0, 0))
+        reply = broker.publish(event, publisher=kind)
+        assert [each.event.id for each in reply] == ["c#1" if kind == "cab" else "c#2"]
+        assert reply.safe_rectangles[kind].box is None

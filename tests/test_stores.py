@@ -24,6 +24,7 @@ from nearcast import (
 )
 from nearcast.broker.contents import same
 from nearcast.broker.memory import Inbox
+from nearcast.broker.past import thing_key
 from nearcast.broker.ports import (
     Acknowledged,
     Change,
@@ -42,6 +43,7 @@ from nearcast.broker.ports import (
     Reached,
     Released,
     SavedPatterns,
+    Spent,
     Standing,
     State,
     Store,
@@ -221,6 +223,18 @@ def test_how_things_stand_and_what_they_hold(shelf: Shelf):
     state = shelf.again()
     assert (state.held, [*state.standings]) == ({}, ["s1"])
     assert shelf.store.outbox("ann", 0, 9).notifications == (digest,)
+
+
+def test_what_has_told_enough_is_remembered_among_what_has_expired(shelf: Shelf):
+    shelf.put(Reached(5), Subscribed(S1), Published(E1))
+    shelf.put(Spent("s1", b"one", 90), Unsubscribed("s1"))
+    shelf.put(Expired(E1.key, b"e", 80), Spent("s2", b"two", 70), Reached(60))
+    kept = {thing_key("s1"): (b"one", 90), E1.key: (b"e", 80), thing_key("s2"): (b"two", 70)}
+    assert dict(shelf.again().expired) == kept
+    shelf.put(Spent("s1", b"three", 95), Spent("s2", None, 60))
+    assert dict(shelf.again().expired) == {E1.key: (b"e", 80), thing_key("s1"): (b"three", 95)}
+    shelf.put(Reached(80))
+    assert dict(shelf.again().expired) == {thing_key("s1"): (b"three", 95)}
 
 
 FENCE = Fence(

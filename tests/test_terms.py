@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ from nearcast.model.codec import (
 from nearcast.storage import retention
 from nearcast.storage.retention import Retention
 from nearcast.storage.sqlite import SqliteStore
-from tests.naive_terms import first_loud, is_quiet
+from tests.naive_terms import MINUTE, first_loud, is_quiet
 
 NIGHT = QuietHours("22:00", "07:00", "Europe/Zurich")
 EVERY = Terms(False, 3, NIGHT, "PT10M", "keep")
@@ -284,6 +285,173 @@ def test_a_batch_over_the_end_of_a_hold_is_as_one_by_one():
             replies.append([told for each in coming for told in broker.publish(each)])
     assert replies[0] == replies[1]
     assert [told.subscription_id for told in replies[0][8:12]] == ["t", "t", "s", "s"]
+
+
+def at_fence(id: str, car: str, x: float, minute: int) -> Event:
+    end = at("03-01T21:55:00") + minute * MINUTE
+    return Event(id, {"car": car}, location=Point(x, 5), end=end)
+
+
+def dwelling(terms: Terms) -> Fence:
+    on = {"enter", "dwell", "lost"}
+    return Fence("f", "ann", "car", Box(0, 0, 9, 9), on=on, dwell=600, lost=1800, terms=terms)
+
+
+@pytest.mark.parametrize(
+    ("terms", "told", "after"),
+    [
+        (Terms(quiet_hours=QuietHours("22:00", "07:00", keep=False)), ["enter"], []),
+        (Terms(quiet_hours=QuietHours("21:00", "22:00", keep=False)), ["dwell", "lost"], []),
+        (Terms(digest="PT25M"), ["enter", "dwell"], ["lost"]),
+        (Terms(max_events=2), ["enter", "dwell"], []),
+    ],
+)
+@pytest.mark.parametrize("many", [True, False])
+def test_a_timer_of_a_fence_is_judged_at_its_moment(
+    many: bool, terms: Terms, told: list[str], after: list[str]
+):
+    coming = [at_fence("p1", "a", 5, 0), at_fence("p2", "b", 50, 36)]
+    broker = Broker("planar")
+    broker.subscribe(dwelling(terms))
+    replies = [broker.publish_many(coming)] if many else [*map(broker.publish, coming)]
+    assert [each.transition for reply in replies for each in reply] == told
+    left = broker.advance(at("03-01T22:56:00"))
+    assert [each.transition for each in left if each.object == "a"] == after
+
+
+@pytest.mark.parametrize("new", [True, False])  # by columns, or one after the other
+def test_what_a_fence_holds_was_found_at_its_moment(new: bool):
+    broker = Broker("planar")
+    broker.subscribe(dwelling(Terms(while_paused="keep")))
+    broker.subscribe(replace(dwelling(Terms(while_paused="keep")), id="g", on=frozenset({"dwell"})))
+    broker.pause("f")
+    broker.pause("g")
+    minutes = [i for i in range(30) if i != 19]  # when the dwell is due
+    coming = [at_fence(f"p{i}", *(("a", 5) if i == 9 else ("b", 50)), i) for i in minutes]
+    broker.publish_many(coming if new else [*coming, coming[0]])
+    for id in ("f", "g"):
+        broker.subscribe(replace(dwelling(Terms(while_paused="keep", digest="PT30M")), id=id))
+        assert not broker.resume(id)
+    for id, first, minute in (("f", "enter", 34), ("g", "dwell", 44)):
+        assert not broker.advance(at(f"03-01T22:{minute - 1}:59"))
+        told = broker.advance(at(f"03-01T22:{minute}:00"))
+        assert (told[0].subscription_id, told[0].transition) == (id, first)
+        assert {n.subscription_id for n in told} == {id}
+
+
+KIND_A = 'STRING: kind = "a"'
+
+
+def of_kinds(kinds: str) -> list[Event]:
+    return [Event(f"e{i}", {"kind": k}, end=i * 1_000_000) for i, k in enumerate(kinds)]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_composite_that_has_told_enough_is_detected_no_more(lives: Lives, many: bool):
+    broker = lives.broker
+    broker.detect(Composite("c", "ops", KIND_A, terms=Terms(max_events=2)))
+    broker.detect(Composite("d", "ops", KIND_A))
+    broker.detect(Composite("p", "ops", 'Q(3)(STRING: composite = "c")'))
+    broker.subscribe(Subscription("s", "ann", "composite IN ('c', 'd')"))
+    coming = of_kinds("ababa")
+    replies = [broker.publish_many(coming)] if many else [*map(broker.publish, coming)]
+    told = [n.event.id for reply in replies for n in reply if n.subscription_id == "s"]
+    assert sorted(told) == ["c#1", "c#2", "d#1", "d#2", "d#3"]
+    assert "c" not in broker
+    assert "p" in broker
+    assert broker.changes().altered[-1].id == "s"
+    broker = lives.again()
+    assert ids(broker.publish(Event("e9", {"kind": "a"}, end=9_000_000))) == ["d#4", "d#4"]
+
+
+def test_one_event_may_complete_more_than_is_told(lives: Lives):
+    broker = lives.broker
+    pattern = '=|(STRING: kind = "a"; PT9S)(STRING: kind = "b")'
+    for id, most in (("c", 2), ("d", 1)):
+        terms = Terms(max_events=most)
+        broker.detect(Composite(id, "ops", pattern, "continuous", terms=terms))
+    broker.subscribe(Subscription("s", "ann", "composite IN ('c', 'd')"))
+    told = broker.publish_many(of_kinds("aaab"))
+    assert sorted(ids(told)) == ["c#1", "c#1", "c#2", "c#2", "d#1", "d#1"]
+    assert len(broker) == 1
+    broker = lives.again()
+    broker.detect(Composite("c", "ops", KIND_A))
+    assert len(broker.publish(Event("e9", {"kind": "a"}, end=9_000_000))) == 2
+
+
+def test_what_was_held_and_is_told_may_end_a_composite(lives: Lives):
+    broker = lives.broker
+    broker.detect(Composite("c", "ops", KIND_A, terms=Terms(digest=3, max_events=2)))
+    broker.detect(Composite("d", "ops", KIND_A))
+    broker.subscribe(Subscription("s", "ann", "composite = 'c'"))
+    told = broker.publish_many(of_kinds("aabbaa"))
+    of_c = [(n.subscription_id, n.event.id) for n in told if n.event.id.startswith("c")]
+    assert of_c == [("s", "c#1"), ("s", "c#2"), ("c", "c#1"), ("c", "c#2")]
+    assert "c" not in lives.again()
+
+
+def kinds_of_things(who: str, terms: Terms) -> list[Any]:
+    return [
+        Subscription("s", who, "kind = 'a'", ["x"], terms=terms),
+        Fence("s", who, "car", Box(0, 0, 1, 1), on={"enter", "exit", "cross"}, terms=terms),
+        Composite("s", who, KIND_A, terms=terms),
+    ]
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_what_has_told_enough_and_is_begun_once_more_tells_nothing(lives: Lives, which: int):
+    def begin(who: str = "ann", most: int = 1) -> list[str]:
+        thing = kinds_of_things(who, Terms(max_events=most))[which]
+        return ids(broker.detect(thing) if which == 2 else broker.subscribe(thing))
+
+    def happen(second: int) -> list[str]:
+        said: dict[str, int | str] = {"car": second, "kind": "a"}
+        end = second * 1_000_000
+        made = Event(f"e{second}", said, ["x"], Point(0.5, 0.5), end=end, expires=end + 1)
+        told = broker.publish(made)
+        assert not broker.advance(end + 1)
+        return ids(told)
+
+    broker = lives.broker
+    begin()
+    assert len(happen(1)) == 1
+    assert not begin()  # whoever had no answer says it again
+    assert "s" not in broker
+    broker = lives.again()
+    assert not begin()
+    if which < 2:
+        assert not broker.subscribe_many(kinds_of_things("ann", Terms(max_events=1))[which])
+    assert not happen(2)
+    begin(most=2)  # something else is new
+    assert len(happen(3)) == 1
+    begin()  # of which two are told, as one was to be
+    assert "s" not in broker
+    broker = lives.again()
+    assert not begin()
+    begin("bob")
+    assert len(happen(4)) == 1
+    broker = lives.again()
+    begin()  # another one had the id since
+    assert len(happen(5)) == 1
+    broker = lives.again()
+    broker.advance(3_604_999_999)
+    assert not begin()
+    broker.advance(3_605_000_000)
+    begin()
+    assert len(happen(4000)) == 1
+    broker.check_invariants()
+
+
+def test_what_had_told_enough_is_new_when_another_has_gone():
+    broker = Broker()
+    once, twice = (Subscription("s", "ann", terms=Terms(max_events=most)) for most in (1, 2))
+    broker.publish(event("e1"))
+    assert ids(broker.subscribe_many([once, once, twice, once])) == ["e1", "e1"]
+    assert "s" not in broker
+    assert not broker.subscribe(once)
+    broker.subscribe(twice)
+    broker.unsubscribe("s")
+    assert ids(broker.subscribe(once)) == ["e1"]
 
 
 def test_movers_end_too():

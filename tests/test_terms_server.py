@@ -171,6 +171,22 @@ def test_what_ended_as_it_began_is_sent():
         until(lambda: not asks.get("/v1/sinks").json()["sinks"])
 
 
+def test_what_told_enough_and_is_put_again_is_not_begun_again():
+    with hooking() as (hook,), serving(**QUICK) as server, client(server) as asks:
+        publish(asks, "e1", "e2", "e3")
+        config = {"subscriptionMaxEvents": 2}
+        begin(asks, hook, config=config)
+        again = begin(asks, hook, config=config)
+        assert (again["created"], again["notifications"]) == (False, [])
+        plain = {"id": "t", "subscriber": "ann", "config": config}
+        for counts in ({"accepted": 1, "repeated": 0}, {"accepted": 0, "repeated": 1}):
+            assert asks.post("/v1/subscriptions", json=[plain]).json() == counts
+        assert asks.put("/v1/subscriptions/t", json=plain).status_code == 200
+        until(lambda: len(hook.requests) == 2)
+        until(lambda: not asks.get("/v1/sinks").json()["sinks"])
+        assert pulled(asks) == ["e1", "e2", "e1", "e2"]
+
+
 def test_a_socket_pauses():
     with serving() as server, client(server) as asks:
         asks.put("/v1/subscriptions/s", json={"subscriber": "ann"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, repeat
@@ -16,11 +17,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearcast.clock import NEVER
+from nearcast.cpsl.composite import Composite
 from nearcast.model.event_columns import columns_of
 from nearcast.model.events import Event
+from nearcast.model.fences import Fence
 from nearcast.model.geometry import Point
+from nearcast.model.subscriptions import Subscription
 
-__all__ = ["Contents", "Packed", "content_of", "contents_of", "kept_contents", "same"]
+__all__ = [
+    "Contents", "Packed", "content_of", "content_of_thing", "contents_of", "kept_contents", "same",
+]  # fmt: skip
 
 _NUMBERS = frozenset((int, float))
 #: The last of marshal's formats that writes equal values alike, whoever else holds them.
@@ -66,6 +72,16 @@ def content_of(event: Event) -> bytes:
     else:
         head = _head(names, placed)
     return _digest(b"".join((head, numbers.tobytes(), times.tobytes())))
+
+
+def content_of_thing(thing: Subscription | Fence | Composite) -> bytes:
+    """A digest of a subscription, fence or composite; equal ones have equal ones."""
+    said = [type(thing).__name__]
+    for each in fields(thing):
+        if each.compare:
+            value = getattr(thing, each.name)
+            said.append(repr(sorted(value) if isinstance(value, frozenset) else value))
+    return _digest("\0".join(said).encode())
 
 
 def _digest(said: bytes | memoryview) -> bytes:

@@ -33,6 +33,7 @@ from nearcast.broker.ports import (
     Reached,
     Released,
     SavedPatterns,
+    Spent,
     Standing,
     State,
     Subscribed,
@@ -78,6 +79,11 @@ def applied(state: State, change: Change) -> None:
             state.held.pop(id, None)
             for ids in state.told.values():
                 ids.discard(id)
+        case Spent(id, content, until):
+            if content is None:
+                state.expired.pop(past.thing_key(id), None)
+            else:
+                past.keep(state.expired, past.thing_key(id), content, until)
         case Published(event, by):
             state.events[event.key] = event
             if by is not None:

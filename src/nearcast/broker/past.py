@@ -1,4 +1,7 @@
-"""What has expired lately: an event that comes once more is known for a repetition."""
+"""What is over lately: what comes once more is known for a repetition.
+
+Events that have expired, and things that have told as much as they were to.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from nearcast.broker.contents import Contents, content_of, kept_contents
 from nearcast.clock import NEVER, Micros
 from nearcast.model.events import Event
 
-__all__ = ["REMEMBERED", "REMEMBERED_FOR", "Past", "forget", "keep"]
+__all__ = ["REMEMBERED", "REMEMBERED_FOR", "Past", "forget", "keep", "thing_key"]
 
 #: How long after its expiry an event is remembered, in microseconds: an hour.
 REMEMBERED_FOR: Micros = 3_600_000_000
@@ -22,12 +25,18 @@ REMEMBERED_FOR: Micros = 3_600_000_000
 REMEMBERED = 100_000
 
 _TOGETHER = 512  # expired events that are kept as they are until their contents are
+_THING = "\0thing\0"  # behind a NUL keys of events have another, or a number
 _NOTHING: Mapping[str, tuple[bytes, Micros]] = MappingProxyType({})
 _id, _key, _source = map(attrgetter, ("id", "key", "source"))
 _first = itemgetter(0)
 
 #: What a store knows of the past: by key, in the order of expiry, contents and until when.
 Known: TypeAlias = OrderedDict[str, tuple[bytes, Micros]]
+
+
+def thing_key(id: str) -> str:
+    """The key of a subscription, fence or composite among those of events: none has it."""
+    return _THING + id
 
 
 def keep(known: Known, key: str, content: bytes, until: Micros) -> None:
@@ -69,6 +78,8 @@ class Past:
             self._chunks.append((0, [content for content, _ in known.values()]))
         self._fresh: list[Event | bytes] = []
         """Those that expired after them, or what they said."""
+        self._things = any(key.startswith(_THING) for key in known)
+        """Whether a thing may be remembered."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -143,10 +154,35 @@ class Past:
 
     def holds(self, event: Event, now: Micros) -> bool:
         """Whether an equal event has expired, and is remembered."""
-        number = self._numbers.get(event.key)
-        if number is None or self._until(number) <= now:
-            return False
-        return self._content(number) == content_of(event)
+        number = self._known(event.key, now)
+        return number is not None and self._content(number) == content_of(event)
+
+    def _known(self, key: str, now: Micros) -> int | None:
+        """The number of what is remembered under a key."""
+        number = self._numbers.get(key)
+        return None if number is None or self._until(number) <= now else number
+
+    # -- things ------------------------------------------------------------------------
+
+    def knows_thing(self, id: str) -> bool:
+        """Whether a thing that had this id is remembered."""
+        return self._things and thing_key(id) in self._numbers
+
+    def keep_thing(self, id: str, content: bytes, until: Micros) -> None:
+        """A thing has told as much as it was to."""
+        self._things = True
+        self._keep([thing_key(id)], [content], [until])
+
+    def holds_thing(self, id: str, content: bytes, now: Micros) -> bool:
+        """Whether a thing with this content is remembered."""
+        number = self._known(thing_key(id), now)
+        return number is not None and self._content(number) == content
+
+    def drop_thing(self, id: str) -> None:
+        """A thing is remembered no longer."""
+        self._numbers.pop(thing_key(id), None)
+
+    # -- what is forgotten -------------------------------------------------------------
 
     def forget(self, now: Micros) -> None:
         """Time has come to `now`."""
@@ -165,8 +201,8 @@ class Past:
         return self._untils[number - self._begin + self._gone]
 
     def _is_old(self, number: int) -> bool:
-        """Whether it has been followed by another under its key."""
-        return self._numbers[self._keys[number - self._begin + self._gone]] != number
+        """Whether it was dropped, or has been followed by another under its key."""
+        return self._numbers.get(self._keys[number - self._begin + self._gone]) != number
 
     def contents(self) -> dict[str, tuple[bytes, Micros]]:
         """What is remembered, in the order of expiry. O(n)."""
@@ -175,5 +211,5 @@ class Past:
             for number, (key, until) in enumerate(
                 zip(self._keys[self._gone :], self._untils[self._gone :], strict=True), self._begin
             )
-            if self._numbers[key] == number
+            if self._numbers.get(key) == number
         }

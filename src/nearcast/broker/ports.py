@@ -48,6 +48,7 @@ __all__ = [
     "Released",
     "SavedPatterns",
     "Sink",
+    "Spent",
     "Standing",
     "State",
     "Store",
@@ -113,6 +114,16 @@ class Unsubscribed:
     """
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A thing has told as much as it was to, and is remembered for a while, as events are."""
+
+    id: str
+    content: bytes | None
+    """A digest of what it said. None: another one is there, and this one is forgotten."""
+    until: Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +246,9 @@ class Closed:
 
 
 Change: TypeAlias = (
-    Subscribed | Detecting | Fenced | Traced | Queued | Decided | Unsubscribed | Published | Gone
-    | Expired | Told | Kept | Standing | Held | Released | Acknowledged | Moved | Reached | Closed
-    | SavedPatterns
+    Subscribed | Detecting | Fenced | Traced | Queued | Decided | Unsubscribed | Spent | Published
+    | Gone | Expired | Told | Kept | Standing | Held | Released | Acknowledged | Moved | Reached
+    | Closed | SavedPatterns
 )  # fmt: skip
 
 
@@ -279,7 +290,8 @@ class State:
     held: dict[str, list[tuple[int, Notification]]] = field(default_factory=dict)
     """What is held of each, by number. The event of one is that of `events` if it is live."""
     expired: OrderedDict[str, tuple[bytes, Micros]] = field(default_factory=OrderedDict)
-    """Key → a digest of what it said, and until when it is remembered."""
+    """Key → a digest of what it said, and until when it is remembered. Of things that were
+    `Spent`, too (`nearcast.broker.past.thing_key`)."""
     numbers: dict[str, int] = field(default_factory=dict)
     """Subscriber → the last number in its outbox."""
     patterns: bytes | None = None

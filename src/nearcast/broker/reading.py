@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from nearcast.broker.contents import content_of_thing
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.outlet import Outlet
@@ -12,6 +13,7 @@ from nearcast.broker.past import Past
 from nearcast.broker.ports import Kind, Thing
 from nearcast.broker.roster import Roster
 from nearcast.broker.standings import Standings
+from nearcast.broker.timeline import Timeline
 from nearcast.clock import Micros
 from nearcast.cpsl.composite import Composite
 from nearcast.errors import UnknownIdError, ValidationError
@@ -37,6 +39,7 @@ class Reading:
     def __init__(
         self, subscriptions: Roster, composites: Mapping[str, Composite], fences: Fences,
         live: LiveEvents, past: Past, tracker: Tracker, outlet: Outlet, standings: Standings,
+        timeline: Timeline,
     ) -> None:  # fmt: skip
         self._subscriptions = subscriptions
         self._composites = composites
@@ -46,6 +49,7 @@ class Reading:
         self._tracker = tracker
         self._outlet = outlet
         self._standings = standings
+        self._timeline = timeline
 
     # -- things --------------------------------------------------------------------
 
@@ -62,6 +66,12 @@ class Reading:
     def paused(self, id: str) -> bool:
         """Whether a thing is paused."""
         return self._standings.paused(id)
+
+    def spent(self, thing: Thing) -> bool:
+        """Whether an equal thing has told as much as it was to, lately, and nothing has its id."""
+        if not self._past.knows_thing(thing.id):
+            return False
+        return self._past.holds_thing(thing.id, content_of_thing(thing), self._timeline.moment)
 
     def count(self, subscriber: str) -> int:
         """How many things a subscriber has."""

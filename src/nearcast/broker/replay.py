@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from nearcast.broker.patterns import Patterns
-from nearcast.broker.ports import Detecting, Input, Published, Reached
+from nearcast.broker.ports import Detecting, Input, Published, Reached, Unsubscribed
 from nearcast.clock import Micros
 from nearcast.cpsl.instances import CompositeEvent
 from nearcast.errors import StoreError
@@ -36,9 +36,8 @@ def replay(patterns: Patterns, inputs: Sequence[Input], now: Micros | None) -> N
             if what.composite.id in patterns:
                 patterns.remove(what.composite.id)
             patterns.add(what.composite, at)
-        elif what.id in patterns:
-            patterns.remove(what.id)
-            patterns.forget(what.id)
+        else:
+            run.end(what)
     if now is not None:
         run.move_to(now)
     if run.made:
@@ -59,6 +58,21 @@ class _Replay:
             if isinstance(what, Published) and isinstance(what.event, CompositeEvent)
         )
         """Detections of then, in their order."""
+        self._next: dict[str, deque[str | None]] = {}
+        """What became of each composite: ids of its detections, and None where it ended."""
+        for _, what in inputs:
+            if isinstance(what, Unsubscribed):
+                self._next.setdefault(what.id, deque()).append(None)
+            elif isinstance(what, Published) and isinstance(what.event, CompositeEvent):
+                self._next.setdefault(what.event.composite_id, deque()).append(what.event.id)
+
+    def end(self, what: Unsubscribed) -> None:
+        """A composite is gone."""
+        if (coming := self._next[what.id]) and coming[0] is None:
+            coming.popleft()
+        if what.id in self._patterns:
+            self._patterns.remove(what.id)
+            self._patterns.forget(what.id)
 
     def move_to(self, now: Micros, *, closing: bool = False) -> None:
         patterns, until = self._patterns, now - self._patterns.hold
@@ -77,6 +91,10 @@ class _Replay:
         waiting = deque(found)
         while waiting:
             detected = waiting.popleft()
+            coming = self._next.get(detected.composite_id)
+            if coming and coming.popleft() is None:  # it had told enough, and was about to end
+                coming.appendleft(None)
+                continue
             if not self.made or self.made[0].composite_id != detected.composite_id:
                 raise StoreError(
                     f"the log lacks a detection of {detected.composite_id!r} that its events "

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypeVar
 
 from nearcast.broker import parts, reports
-from nearcast.broker.contents import contents_of
+from nearcast.broker.contents import content_of_thing, contents_of
 from nearcast.broker.delivery import Delivery
 from nearcast.broker.fences import Fences
 from nearcast.broker.live import LiveEvents
@@ -36,6 +36,7 @@ from nearcast.broker.ports import (
     Reached,
     SavedPatterns,
     Sink,
+    Spent,
     State,
     Store,
     Subscribed,
@@ -78,7 +79,8 @@ __all__ = ["Service"]
 
 _TOGETHER = 4096  # events of one call that are matched together
 _FEW_INPUTS = 5000  # that patterns are given once more after a restart, rather than saving often
-_id, _end, _expires, _step = map(attrgetter, ("id", "end", "expires", "step"))
+_id, _end, _expires, _step, _at = map(attrgetter, ("id", "end", "expires", "step", "at"))
+_fence = attrgetter("fence_id")
 
 T = TypeVar("T")
 #: What fences tell of several events: before the n-th in step 2 n, with it in step 2 n + 1.
@@ -128,6 +130,8 @@ class Service:
             reach_m=safe_rectangle_m,
         )  # fmt: skip
         self._past = Past()
+        self._ending: list[str] = []
+        """What has told enough, and ends with this call."""
         self._awaited: set[str] = set()
         """Ids of the events that this call has yet to publish."""
         self._by: str | None = None
@@ -143,7 +147,7 @@ class Service:
         self._restore()
         self.reading = Reading(
             self._subscriptions, self._composites, self._fences, self._live, self._past,
-            self._tracker, self._outlet, self._standings,
+            self._tracker, self._outlet, self._standings, self._timeline,
         )  # fmt: skip
         """Looks at what is there; changes nothing."""
 
@@ -197,7 +201,8 @@ class Service:
     def subscribe(self, subscription: Subscription | Fence) -> Reply:
         """Begin a subscription: told of every live event that matches, then of all to come.
 
-        An equal one is there already: nothing changes, nothing is repeated. Another one under
+        An equal one is there already, or has told as much as it was to within the hour: nothing
+        changes, nothing is repeated. Another one under
         its id is replaced, and what that one was told of is not repeated, unless it was
         somebody else's. A fence is told of the objects inside whose last position is live; one
         that is replaced begins anew.
@@ -216,6 +221,7 @@ class Service:
         new = self._check_all(given)
         if given:
             self._begin()
+        new = {id: row for id, row in new.items() if not self.reading.spent(given[row])}
         rows = [*new.values()]
         added = [given[row] for row in rows]
         try:
@@ -289,7 +295,7 @@ class Service:
             self._enclose(subscription)
             return
         old = self._subscriptions.get(subscription.id)
-        if old == subscription:
+        if old == subscription or self.reading.spent(subscription):
             return
         self._subscriptions.put(subscription)
         if old is not None:
@@ -318,8 +324,12 @@ class Service:
 
     def _stand(self, thing: Thing) -> None:
         """A thing is there, and its terms count; what others have held may be told now."""
+        if self._past.knows_thing(thing.id):  # another one had told enough
+            self._past.drop_thing(thing.id)
+            self._note(Spent, thing.id, None, self._moment)
         if thing.terms is not None or thing.id in self._standings:
-            self._standings.begin(thing, lambda: self._outlet.offset(self._draft))
+            offset = self._outlet.offset
+            self._standings.begin(thing, self._moment, lambda: offset(self._draft))
             self._settle(thing.id)
 
     def _settle(self, id: str) -> None:
@@ -348,16 +358,40 @@ class Service:
 
     def _end_spent(self) -> None:
         """End what has told as much as it was to."""
-        standings = self._standings
-        while standings.spent:
-            id = standings.spent.pop()
-            if id in standings:  # else it has ended meanwhile
-                self._drop(id)
+        self._end_acting()
+        while self._ending:
+            self._end(self._ending.pop())
+
+    def _end_acting(self) -> None:
+        """End of that what would act: composites are detected, movers are asked where they are.
+
+        Others are told nothing more, and may be matched with what is to come: they can wait.
+        """
+        spent = self._standings.spent
+        while spent:
+            id, at = spent.pop()
+            self._remember_spent(id, at)
+            if id in self._composites or id in self._following:
+                self._end(id)
+            else:
+                self._ending.append(id)
+
+    def _end(self, id: str) -> None:
+        if id in self._standings:  # else it has ended meanwhile
+            self._drop(id)
+
+    def _remember_spent(self, id: str, at: Micros) -> None:
+        """Something has told enough, and may be begun once more by whoever had no answer."""
+        thing = self._thing(id)
+        if thing is not None:
+            content, until = content_of_thing(thing), at + REMEMBERED_FOR
+            self._past.keep_thing(id, content, until)
+            self._note(Spent, id, content, until)
 
     def _enclose(self, fence: Fence) -> None:
         """Begin a fence, or put it in the place of another, unless it is there already."""
         old = self._fences.get(fence.id)
-        if old == fence:
+        if old == fence or self.reading.spent(fence):
             return
         stand = self._standings.carry(fence.id)
         if old is not None:
@@ -381,9 +415,18 @@ class Service:
         self._timeline.forget("fence", id)
         self._note(Unsubscribed, id)
 
-    def _report(self, crossings: Collection[Crossing]) -> None:
-        """What fences tell."""
-        self._draft.tell_of(crossings, self._moment)
+    def _report(self, crossings: Collection[Crossing], at: Micros | None = None) -> None:
+        """What fences tell, now or at a moment that time goes on to in one step with others."""
+        self._draft.tell_of(crossings, self._moment if at is None else at)
+
+    def _fall_due(self, crossings: Collection[Crossing]) -> None:
+        """What fences tell of moments on the way: terms are judged there, as `_decide` has it."""
+        if not self._standings:
+            self._report(crossings)
+            return
+        for at, some in groupby(crossings, _at):
+            self._expire(at)
+            self._report([*some])
 
     def detect(self, composite: Composite) -> Reply:
         """Begin to detect a composite, told to its subscriber from now on.
@@ -394,7 +437,7 @@ class Service:
         self._check_id(composite)
         self._begin()
         old = self._composites.get(composite.id)
-        if old == composite:
+        if old == composite or self.reading.spent(composite):
             return self._answer()
         self._patterns.check(composite)
         if not self._visible(composite.expires):
@@ -592,6 +635,7 @@ class Service:
         live: Sequence[Event] = events
         if over:
             live = [e for e, at in zip(events, expires, strict=True) if at is None or at > until]
+        self._end_acting()
         self._move_to(until, over=over)  # room for those that come: fewer have to be entered
         self._live.add_all(live)
         self._published += len(events)
@@ -602,8 +646,9 @@ class Service:
         self._timeline.ends_all([*map(_expires, ending)], "event", [*map(_id, ending)])
 
     def _tell_between(self, some: Arrivals, wanted: Found, told: Told) -> None:
-        """Tell of several events, and in between what fences say."""
-        if not wanted:
+        """Tell of several events, and in between what fences say, each at its moment."""
+        standings = self._standings
+        if not wanted and not (standings and standings.concerns(map(_fence, told))):
             self._report(told)
             return
         each = zip(wanted.each(), some.events, some.nows, strict=True)
@@ -611,7 +656,12 @@ class Service:
         for step, crossings in groupby(told, _step):
             self._tell_each(islice(each, (step + 1) // 2 - done))
             done = (step + 1) // 2
-            self._report([*crossings])
+            before = some.nows[done - 1] if done else self._moment
+            if step % 2:
+                self._report([*crossings], before)
+                continue
+            for at, due in groupby(crossings, _at):
+                self._report([*due], max(at, before))
         self._tell_each(each)
 
     def _tell_each(self, each: Iterable[tuple[Found, Event, Micros]]) -> None:
@@ -626,11 +676,14 @@ class Service:
         each = zip(*some[:4], strict=True)
         by_step = {step: [*those] for step, those in groupby(told or (), _step)}
         for step, arrival in enumerate(map(Arrival._make, each)):
-            self._report(by_step.get(2 * step, ()))
+            self._fall_due(by_step.get(2 * step, ()))
             self._move_to(arrival.now)
             of = None if told is None else by_step.get(2 * step + 1, ())
             self._happen(arrival, next(wanted), of)
-        self._report(by_step.get(2 * len(some.events), ()))
+            if self._standings.spent:
+                self._catch_up()
+                self._end_acting()
+        self._fall_due(by_step.get(2 * len(some.events), ()))
 
     def _outlook(self) -> Outlook:
         self._outlet.check()
@@ -778,6 +831,7 @@ class Service:
             if i in by_move:
                 self._report(by_move[i])
             self._note_moves([move], now)
+            self._end_acting()
 
     def _let_be(self, move: Move, epoch: int) -> None:
         """Where nothing follows a subscriber: silence until something does."""
@@ -842,6 +896,7 @@ class Service:
         present = self._timeline.present()
         if present is not None and not (present == self.now and self._calm):
             self._move_to(present)
+            self._end_spent()
 
     @property
     def _calm(self) -> bool:
@@ -860,6 +915,11 @@ class Service:
         self._fences.reach(now - hold, closing=closing)
         if closing:
             self._note(Closed, now - hold)
+
+    def _catch_up(self) -> None:
+        """At the end of a call: what came late may be due at once."""
+        if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
+            self._decide(self.now, closing=False)  # what came late
 
     def _decide(self, now: Micros, closing: bool) -> None:
         """Let patterns and fences speak of all that is over by then."""
@@ -941,6 +1001,8 @@ class Service:
         waiting = deque(found)
         while waiting:
             detected = waiting.popleft()
+            if self._standings.over(detected.composite_id):
+                continue
             event = self._patterns.named(detected, self._is_taken, self._moment)
             self._note(Published, event)
             self._tell(self._composites[event.composite_id], event)
@@ -965,8 +1027,7 @@ class Service:
 
     def _answer(self) -> Reply:
         """Let the store remember, then the sinks deliver."""
-        if self.now is not None and (self._composites or (self._timeline.hold and self._fences)):
-            self._decide(self.now, closing=False)  # what came late may be due at once
+        self._catch_up()
         self._end_spent()
         if self._outlet.remembers:
             self._draft.changes += self._standings.changes()
@@ -1128,6 +1189,9 @@ class Service:
         self._live.check_invariants()
         self._delivery.check_invariants()
         self._standings.check_invariants()
+        assert not self._ending
+        things = (*self._subscriptions, *self._composites.values(), *self._fences)
+        assert not any(self._past.knows_thing(each.id) for each in things)
         assert all(self._visible(s.expires) for s in self._subscriptions)
         assert all(self._visible(event.expires) for event in self._live)
         hold = self._timeline.hold

@@ -157,9 +157,10 @@ class Silences:
 
     def came(self, who: Subscription | Fence | Composite) -> dict[str, int]:
         """Somebody new: publishers whose rectangle is void by that, and which report it was for."""
-        if self._odd is None:
-            return {}
         self._forget_of(who.id)
+        if self._odd is None:  # nobody holds a rectangle, but what patterns want was looked up
+            self._beyond.clear()
+            return {}
         wants: Iterable[tuple[Subscription, Reach]]
         if isinstance(who, Composite):
             self._beyond.clear()

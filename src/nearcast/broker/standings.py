@@ -63,8 +63,8 @@ class Standings:
         self._known: dict[str, _Stand] = {}
         self._changed: dict[str, None] = {}
         self._timed: set[str] = set()
-        self.spent: list[str] = []
-        """What has told as much as it was to."""
+        self.spent: list[tuple[str, Micros]] = []
+        """What has told as much as it was to, and when it had."""
         self.overflows = 0
         """How much that was held was let go because there was too much of it."""
 
@@ -87,6 +87,11 @@ class Standings:
         """Whether a thing is paused."""
         return id in self._known and self._known[id].paused
 
+    def over(self, id: str) -> bool:
+        """Whether a thing has told as much as it was to, and is about to end."""
+        stand = self._known.get(id)
+        return stand is not None and stand.over
+
     def initial(self, id: str) -> bool:
         """Whether a thing is told of what matches when it begins."""
         return id not in self._known or self._terms(id, self._known[id]).initial_event
@@ -97,7 +102,7 @@ class Standings:
 
     # -- beginning and ending --------------------------------------------------------
 
-    def begin(self, thing: Thing, offset: Callable[[], int]) -> None:
+    def begin(self, thing: Thing, now: Micros, offset: Callable[[], int]) -> None:
         """A thing is there, new or in the place of another; `release` may be due at once.
 
         How the other one stood goes on, unless it was forgotten.
@@ -116,7 +121,7 @@ class Standings:
             stand.since, stand.offset = self._live.arrived, offset()
         self._time(id, stand.terms)
         if stand.terms.max_events is not None and stand.told >= stand.terms.max_events:
-            self._spend(id, stand)
+            self._spend(id, stand, now)
 
     def _time(self, id: str, terms: Terms) -> None:
         if terms.digest is None and terms.quiet_hours is None:
@@ -206,22 +211,22 @@ class Standings:
         elif terms.digest is not None:
             keeps = True
         else:
-            self._count(id, stand, terms, 1)
+            self._count(id, stand, terms, 1, now)
             return True
         if keeps:
             self._hold(stand, found, now, changes)
         return False
 
-    def _count(self, id: str, stand: _Stand, terms: Terms, more: int) -> None:
+    def _count(self, id: str, stand: _Stand, terms: Terms, more: int, now: Micros) -> None:
         if terms.max_events is not None:
             stand.told += more
             self._changed[id] = None
             if stand.told >= terms.max_events:
-                self._spend(id, stand)
+                self._spend(id, stand, now)
 
-    def _spend(self, id: str, stand: _Stand) -> None:
+    def _spend(self, id: str, stand: _Stand, now: Micros) -> None:
         stand.over = True
-        self.spent.append(id)
+        self.spent.append((id, now))
 
     def _hold(self, stand: _Stand, found: Notification, now: Micros, changes: list[Change]) -> None:
         id = found.subscription_id
@@ -289,7 +294,7 @@ class Standings:
         if terms.max_events is not None:
             del found[terms.max_events - stand.told :]
         if found:
-            self._count(id, stand, terms, len(found))
+            self._count(id, stand, terms, len(found), at)
         return [*_dated(found, at, terms.digest is not None)]
 
     def _holds(self, found: Notification, at: Micros) -> bool:

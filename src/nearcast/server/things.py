@@ -113,28 +113,30 @@ async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False
 
     def call(broker: Service) -> Answer:
         old = broker.reading.thing(thing.id)
-        if old is None:
+        over = broker.reading.spent(thing)  # a repetition of what has told enough
+        if old is None and not over:
             desk.limits.things(broker.reading.count(who.subscriber or ""), who)
             desk.limits.tenant(who, "things", len(broker), 1)
-        elif not who.owns(old.subscriber) or (fresh and old != thing):
+        elif old is not None and (not who.owns(old.subscriber) or (fresh and old != thing)):
             raise DuplicateIdError(_kind(old), thing.id, "choose another id")
         sinks, name = desk.house.sinks(who.tenant), thing.subscriber or ""
         known = sinks.where(thing.id)
         goes, told = to, dict[str, Any]()
-        if to is not None:
+        if to is not None and not over:
             goes, told = delivery.completed(to, thing.id, name, sinks)
         since = broker.reading.last(name)
         if isinstance(thing, Composite):
             reply = broker.detect(thing)
         else:
             reply = broker.subscribe(thing)
-        if goes is not None or known is not None:
+        if not over and (goes is not None or known is not None):
             _send(thing, goes, since, sinks, broker, reply)
-        return Answer((old is None, reply, told), (reply,))
+        return Answer((old is None and not over, over, reply, told), (reply,))
 
-    created, reply, told_once = await desk.call(who, call)
+    created, over, reply, told_once = await desk.call(who, call)
     kind = KINDS[_kind(thing)]
-    desk.scenes.news(who.tenant, kind.kind, thing.id, lambda: kind.write(thing))
+    if not over:
+        desk.scenes.news(who.tenant, kind.kind, thing.id, lambda: kind.write(thing))
     told = [*map(Raw, fitting(map(Texts().of, reply[:MOST]), desk.settings.page_bytes))]
     done: dict[str, Any] = {"id": thing.id, "created": created, "notifications": told}
     return done | ({"protocolsettings": told_once} if told_once else {})
@@ -149,7 +151,7 @@ async def put_all(desk: Desk, who: Principal, sort: Sort, said: list[Any]) -> di
     given: list[Any] = [each.thing for each in asked]
 
     def call(broker: Service) -> Answer:
-        standing = [broker.reading.thing(each.id) for each in given]
+        standing = [_standing(broker, each) for each in given]
         new = len({each.id for each, old in zip(given, standing, strict=True) if old is None})
         if new:
             desk.limits.things(broker.reading.count(who.subscriber or "") + new - 1, who)
@@ -198,6 +200,11 @@ def _goings(
             continue
         found.append((thing, goes, broker.reading.last(name)))
     return found
+
+
+def _standing(broker: Service, thing: Thing) -> Thing | None:
+    """What has a thing's id: it itself, too, if it has told enough and comes once more."""
+    return thing if broker.reading.spent(thing) else broker.reading.thing(thing.id)
 
 
 def _kind(thing: Thing) -> str:

@@ -9,7 +9,8 @@ tenant.
   the last entry of the log when it came.
 - `log`: what has come, in order: events, and what else patterns were given (`kind`).
 - `events`: the live ones (`until` is null), and those that have expired lately; `publisher` is
-  the key that brought it, if one did.
+  the key that brought it, if one did. Things that have told as much as they were to are remembered
+  there like events that have expired, of no entry (0) and under keys that no event has.
 - `changes`: subscriptions as they stood before they were replaced, and removals (no `body`), by
   the number of the change; those that stand are in `things`. `entry` is the last entry of the log
   when it came, `over` when it was replaced. Triggers write it: they see a thing as it was.

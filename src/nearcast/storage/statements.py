@@ -80,6 +80,10 @@ PUT_EVENT = """
 """
 DROP_EVENT = "DELETE FROM events WHERE tenant = ? AND key = ?"
 EXPIRE_EVENT = "UPDATE events SET content = ?, until = ? WHERE tenant = ? AND key = ?"
+PUT_SPENT = """
+    INSERT INTO events VALUES (?, ?, 0, ?, ?, NULL)
+    ON CONFLICT (tenant, key) DO UPDATE SET content = excluded.content, until = excluded.until
+"""
 LIVE = """
     SELECT key, entry, publisher, log.at, body FROM events JOIN log USING (tenant, entry)
     WHERE tenant = ? AND until IS NULL ORDER BY entry

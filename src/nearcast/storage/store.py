@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nearcast.broker.past import REMEMBERED
+from nearcast.broker.past import REMEMBERED, thing_key
 from nearcast.broker.ports import (
     Acknowledged,
     Altered,
@@ -29,6 +29,7 @@ from nearcast.broker.ports import (
     Reached,
     Released,
     SavedPatterns,
+    Spent,
     Standing,
     State,
     Subscribed,
@@ -412,6 +413,13 @@ class TableStore:
         row = (change.content, change.until, self._tenant, change.key)
         self._database.stage(sql.EXPIRE_EVENT, row)
 
+    def _spent(self, change: Spent) -> None:
+        key = thing_key(change.id)
+        if change.content is None:
+            self._database.stage(sql.DROP_EVENT, (self._tenant, key))
+        else:
+            self._database.stage(sql.PUT_SPENT, (self._tenant, key, change.content, change.until))
+
     def _over(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry in self._paired:
@@ -632,6 +640,7 @@ _STAGES: dict[type[Any], Any] = {
     Published: TableStore._published,
     Gone: TableStore._gone,
     Expired: TableStore._expired,
+    Spent: TableStore._spent,
     Told: TableStore._told,
     Held: TableStore._held,
     Released: TableStore._released,
