@@ -12,8 +12,9 @@ SET_FACT = """
 FACT = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
 DROP_FACT = "DELETE FROM facts WHERE tenant = ? AND name = ?"
 
-FACTS_LIKE = "SELECT name, value FROM facts WHERE tenant = ? AND substr(name, 1, ?) = ?"
-DROP_FACT = "DELETE FROM facts WHERE tenant = ? AND name = ?"
+FACTS_LIKE = """
+    SELECT name, value FROM facts WHERE tenant = ? AND substr(name, 1, CAST(? AS INTEGER)) = ?
+"""
 
 # -- things: what has an id, in the order it came ---------------------------------------------
 THINGS = """
