@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from nearcast.broker.service import Service
 from nearcast.errors import NearcastError
-from nearcast.server.auth import ANYBODY, Keyring, Principal, no_key
+from nearcast.server.auth import OWNER, Keyring, Principal, is_loopback, no_key
 from nearcast.server.core import Answer, Call, Core, Turn
 from nearcast.server.feeds import Feeds, Who
 from nearcast.server.figures import Figures
@@ -78,7 +78,8 @@ class Desk:
 
     def __post_init__(self) -> None:
         keys = self.house.keys
-        self.keyring = Keyring(() if keys is None else keys.all())
+        alone = is_loopback(self.settings.host)
+        self.keyring = Keyring(() if keys is None else keys.all(), open=alone)
         self.feeds = Feeds(self.settings.tail_bytes)
         self.core = Core(self.house, released=self._released, failed=self._broke, taken=self._taken)
         self.watch = self._watch()
@@ -162,7 +163,7 @@ class Desk:
         """Who is at the other end; None: somebody who has yet to show a key."""
         server = connection.scope.get("server")
         if server is not None and server[1] is None:
-            return ANYBODY  # by the socket beside the store: whoever may open that owns the store
+            return OWNER
         try:
             return self.keyring.asks(connection.headers)
         except Problem as problem:
