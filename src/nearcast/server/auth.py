@@ -174,7 +174,6 @@ class Keyring:
                           headers=_CHALLENGE)  # fmt: skip
         return self.holder(key.strip())
 
-
     def _borrower(self, headers: Mapping[str, str]) -> Principal | None:
         """Who has a key of this process: it is needed for nothing yet, and will be."""
         if not self._lent:

@@ -59,6 +59,10 @@ class Reader:
         """Whether something has come since the last page."""
         return self._behind or self._listener.woken.is_set()
 
+    def stir(self) -> None:
+        """There may be something: have `woken` return."""
+        self._listener.woken.set()
+
     async def woken(self, patience_s: float | None = None) -> None:
         """Return when there may be something, or after a while."""
         if self._behind or self.ended:

@@ -50,12 +50,15 @@ def _after(ask: Ask) -> int | None:
 
 
 async def _stream(ask: Ask, reader: Reader, seat: Seat) -> AsyncIterator[bytes]:
-    sent = ask.desk.metrics.sent
+    sent, keyring = ask.desk.metrics.sent, ask.desk.keyring
     try:
-        with reader, suppress(NearcastError):  # the server stops: whoever reads comes again
+        # if the server stops, whoever reads comes again
+        with reader, keyring.staying(ask.who, reader.stir), suppress(NearcastError):
             yield b"retry: 1000\n\n"
             while not reader.ended:
                 page = await reader.page()
+                if not keyring.holds(ask.who):
+                    break
                 if page is not None:
                     sent["sse"] += len(page.texts)
                     text = _written(page)

@@ -102,6 +102,7 @@ async def get_notifications(ask: Ask) -> Response:
                     await listener.woken.wait()
     finally:
         desk.feeds.leave(listener)
+    desk.keyring.check(ask.who)
     desk.metrics.sent["pull"] += len(page.texts)
     said = {"notifications": page.raw(), "next": page.next, "lost": page.lost}
     return answer(said | {"request": desk.feeds.asked(who)})
