@@ -268,9 +268,12 @@ class Together:
         self.answers: list[httpx2.Response] = []
 
     def __enter__(self) -> Together:
-        self._core.post(lambda: self._core.note("", self._wait))
+        self._core.post(self._begin)
         assert self._waits.wait(240)
         return self
+
+    def _begin(self) -> None:
+        self._core.note("", self._wait)
 
     def _wait(self, _: Service) -> Answer:
         self._waits.set()

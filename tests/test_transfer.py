@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcast import Around, Box, Broker, Circle, Event, Fence, Point, Polygon, Subscription
+from nearcast.client import Client
 from nearcast.errors import DatasetError, NearcastError, RowError, StoreError, ValidationError
 from nearcast.model.codec import (
     fence_from_feature,
@@ -198,6 +199,15 @@ def test_through_a_server_with_a_key(tmp_path: Path):
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
     import_file(tmp_path / "out.geojson", "events", str(tmp_path / "back.db"))
     assert things(tmp_path / "back.db", "events") == live
+
+
+def test_what_is_paused_is_exported_through_a_server(tmp_path: Path):
+    with serving() as server, Client(server.url) as client:
+        client.subscribe_many(wishes(3))
+        client.pause(wishes(3)[1].id)
+        export_file(tmp_path / "out.geojson", "subscriptions", server.url)
+    import_file(tmp_path / "out.geojson", "subscriptions", str(tmp_path / "back.db"))
+    assert things(tmp_path / "back.db", "subscriptions") == wishes(3)
 
 
 def test_rows_that_are_too_large_together_go_by_halves(tmp_path: Path):
