@@ -219,6 +219,10 @@ class Core:
         turns = -(-self.calls // MOST)
         return self.waiting * self._unit_s + turns * self._commit_s
 
+    def waiting_of(self, tenant: str) -> int:
+        """The weight of what one tenant waits for."""
+        return self._waiting_of.get(tenant, 0)
+
     def submit(
         self, tenant: str, call: Call, *, weight: int = 1, reads: bool = False
     ) -> asyncio.Future[Any]:

@@ -137,6 +137,11 @@ class Desk:
         self._wake_all()
         self.feeds.miss()
 
+    def sent(self, transport: str, tenant: str, count: int) -> None:
+        """Notifications are on their way to somebody."""
+        self.metrics.sent[transport] += count
+        self.tenants.count("delivered", tenant, count)
+
     def _wake_all(self) -> None:
         for tenant in [*self._changed]:
             self._changed.pop(tenant).set()

@@ -50,7 +50,7 @@ def _after(ask: Ask) -> int | None:
 
 
 async def _stream(ask: Ask, reader: Reader, seat: Seat) -> AsyncIterator[bytes]:
-    sent, keyring = ask.desk.metrics.sent, ask.desk.keyring
+    keyring = ask.desk.keyring
     try:
         # if the server stops, whoever reads comes again
         with reader, keyring.staying(ask.who, reader.stir), suppress(NearcastError):
@@ -60,7 +60,7 @@ async def _stream(ask: Ask, reader: Reader, seat: Seat) -> AsyncIterator[bytes]:
                 if not keyring.holds(ask.who):
                     break
                 if page is not None:
-                    sent["sse"] += len(page.texts)
+                    ask.desk.sent("sse", ask.who.tenant, len(page.texts))
                     text = _written(page)
                     del page  # it may be long until somebody reads the text
                     yield text

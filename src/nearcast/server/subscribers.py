@@ -103,7 +103,7 @@ async def get_notifications(ask: Ask) -> Response:
     finally:
         desk.feeds.leave(listener)
     desk.keyring.check(ask.who)
-    desk.metrics.sent["pull"] += len(page.texts)
+    desk.sent("pull", who.tenant, len(page.texts))
     said = {"notifications": page.raw(), "next": page.next, "lost": page.lost}
     return answer(said | {"request": desk.feeds.asked(who)})
 

@@ -256,15 +256,25 @@ class _Watching:
         }))  # fmt: skip
 
     def _figures(self, who: Principal) -> dict[str, Any]:
-        """How things go, from the server's own metrics; the whole server's, as they are."""
-        desk = self._desk
-        found = desk.metrics.totals()
-        found |= {
-            "queue": desk.core.calls, "queue_s": round(desk.core.expected_s, 6),
-            "streams": desk.limits.streams, "reports": desk.scenes.reports,
-            "steps": desk.scenes.steps, "now": format_micros(system_now()),
-        }  # fmt: skip
-        if desk.scenes.steps is None:
+        """How things go: the whole server's for the default tenant's admins, as at `/metrics`, and
+        for another's only what is that one's."""
+        desk, tenant = self._desk, who.tenant
+        if tenant:
+            mine = desk.tenants.counted(tenant)
+            found: dict[str, Any] = {
+                "events": mine["accepted"], "notifications": mine["told"],
+                "delivered": mine["delivered"], "queue": desk.core.waiting_of(tenant),
+                "streams": desk.limits.streams_of[tenant],
+                "reports": desk.scenes.reports_of[tenant], "steps": None,
+            }  # fmt: skip
+        else:
+            found = desk.metrics.totals() | {
+                "queue": desk.core.calls, "queue_s": round(desk.core.expected_s, 6),
+                "streams": desk.limits.streams, "reports": desk.scenes.reports_of.total(),
+                "steps": desk.scenes.steps,
+            }  # fmt: skip
+        found["now"] = format_micros(system_now())
+        if found["steps"] is None:
             here = {n for tenant, n, _, _ in desk.feeds.places() if tenant == who.tenant}
             assert self._watcher is not None
             known = self._watcher.scene.places["reported"]
