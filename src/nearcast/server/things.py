@@ -96,6 +96,8 @@ class Wanted(NamedTuple):
 
     thing: Thing
     delivery: Delivery | None = None
+    named: bool = True
+    """Whether a sink was spoken of, be it to say that there is none."""
 
 
 def wanted(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) -> Wanted:
@@ -104,12 +106,12 @@ def wanted(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) ->
     to = delivery.read(said, desk.settings)
     if to is not None and thing.subscriber is None:
         raise ValidationError("subscriber", None, "say whose notifications the sink is to get")
-    return Wanted(thing, to)
+    return Wanted(thing, to, "sink" in said)
 
 
 async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False) -> dict[str, Any]:
     """Begin a thing, or put it in the place of another; `fresh`: but not of a different one."""
-    thing, to = wanted
+    thing, to, _ = wanted
 
     def call(broker: Service) -> Answer:
         old = broker.reading.thing(thing.id)
@@ -158,7 +160,7 @@ async def put_all(desk: Desk, who: Principal, sort: Sort, said: list[Any]) -> di
             if old is not None and not who.owns(old.subscriber):
                 taken = DuplicateIdError(_kind(old), each.id, "choose another id")
                 raise BatchError(row, taken)
-        goings = _goings(asked, desk.house.sinks(who.tenant), broker)
+        goings = _goings(asked, standing, desk.house.sinks(who.tenant), broker)
         reply = broker.subscribe_many(given)
         for each, goes, since in goings:
             _send(each, goes, since, desk.house.sinks(who.tenant), broker, reply)
@@ -183,18 +185,21 @@ def _send(
 
 
 def _goings(
-    asked: list[Wanted], sinks: Sinks, broker: Service
+    asked: list[Wanted], standing: list[Thing | None], sinks: Sinks, broker: Service
 ) -> list[tuple[Thing, Delivery | None, int]]:
-    """Things that go to a sink or went to one, where each goes, and from which number on."""
+    """Things that go to a sink or went to one, where each goes, and from which number on.
+
+    What stands already and says nothing of a sink goes where it went: files have none in them.
+    """
     found: list[tuple[Thing, Delivery | None, int]] = []
-    for row, (thing, to) in enumerate(asked):
+    for row, ((thing, to, named), old) in enumerate(zip(asked, standing, strict=True)):
         name, goes = thing.subscriber or "", to
         if to is not None:
             goes, told = delivery.completed(to, thing.id, name, sinks)
             if told:
                 alone = "say it, or PUT this one by itself: what is made up is told only there"
                 raise BatchError(row, ValidationError("protocolsettings.secret", None, alone))
-        elif sinks.where(thing.id) is None:
+        elif sinks.where(thing.id) is None or (not named and thing == old):
             continue
         found.append((thing, goes, broker.reading.last(name)))
     return found
