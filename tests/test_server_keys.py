@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from typer.testing import CliRunner
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from nearcast.cli import app
 from nearcast.errors import NearcastError
+from nearcast.server import limits
 from nearcast.server.auth import ANYBODY, OWNER, Keyring
 from nearcast.server.demo import CityLife
 from nearcast.server.run import Running
@@ -245,3 +246,33 @@ def test_connections_end_with_their_keys_however_that_is_heard():
     assert not ring._stays
     with ring.staying(ANYBODY, lambda: ended.append("too late")):
         assert ended[-1] == "too late"
+
+
+# --- sockets that have shown no key yet ----------------------------------------------------------
+
+
+def test_sockets_without_a_key_take_no_place_of_those_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (key,) = make_keys(tmp_path / "k.db", {"role": "admin"})
+    monkeypatch.setattr(limits, "_STRANGERS", 3)
+    with serving(tmp_path / "k.db", max_streams=2) as server, ExitStack() as strangers:
+        ends = [strangers.enter_context(socket(server)) for _ in range(3)]
+        with pytest.raises(InvalidStatus) as refused:
+            socket(server)
+        assert refused.value.response.status_code == 429
+        with socket(server, key), client(server, key) as http:
+            for end in ends[:2]:  # the second finds all places taken, as anybody would
+                Talk(end).say("hello", subscriber="ann", key=key)
+            assert Talk(ends[0]).hear("welcome")
+            assert Talk(ends[1]).hear("error")["problem"]["status"] == 429
+            assert http.get("/v1/subscribers/ann/stream").status_code == 429
+            with socket(server):  # one has gone over to those with a key
+                pass
+        strangers.close()
+        bounds = server.desk.limits
+        until = time.monotonic() + 60
+        while bounds.strangers or bounds.streams:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not bounds.streams_of.total()
