@@ -449,7 +449,8 @@ def test_what_is_imported_once_more_keeps_its_sink(tmp_path: Path):
     with serving(sink_private=True) as server, client(server) as http:
 
         def sink(id: str) -> str | None:
-            return http.get(f"/v1/subscriptions/{id}").json().get("sink")
+            found: str | None = http.get(f"/v1/subscriptions/{id}").json().get("sink")
+            return found
 
         for id in "abc":
             body = {"subscriber": "ann"} | hook
@@ -457,7 +458,7 @@ def test_what_is_imported_once_more_keeps_its_sink(tmp_path: Path):
         export_file(tmp_path / "s.geojson", "subscriptions", server.url)
         import_file(tmp_path / "s.geojson", "subscriptions", server.url)
         assert [sink(id) for id in "abc"] == [hook["sink"]] * 3
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"id": "a", "subscriber": "ann", "sink": None},
             {"id": "b", "subscriber": "ann", "keywords": ["other"]},
             {"id": "c", "subscriber": "ann", "sink": "http://127.0.0.1:9/else"},

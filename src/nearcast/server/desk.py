@@ -48,6 +48,8 @@ class Page:
     texts: list[bytes]
     next: int
     lost: int = 0
+    last: int = 0
+    """The number of the newest that there is, where the store was asked."""
 
     def raw(self) -> list[msgspec.Raw]:
         """The texts as parts of something that is encoded."""
@@ -205,21 +207,26 @@ class Desk:
     ) -> Page:
         """A subscriber's notifications from the store, `limit` of them or as many as fit.
 
-        `streams` wait, however much is to do.
+        Whoever has numbers that nobody was given (of another store, or of one that was put back)
+        begins after the last one, and is told of a gap. `streams` wait, however much is to do.
         """
 
         def look(broker: Service) -> Answer:
-            return Answer(broker.notifications(who.subscriber, after, limit, most_bytes))
+            last = broker.reading.last(who.subscriber)
+            begin = after if after is None else min(after, last)
+            return Answer((broker.notifications(who.subscriber, begin, limit, most_bytes), last))
 
         if streams:
-            found = await self.core.look(who.tenant, look)
+            found, last = await self.core.look(who.tenant, look)
         else:
-            found = await self.core.submit(who.tenant, look, reads=True)
+            found, last = await self.core.submit(who.tenant, look, reads=True)
+        if after is not None and after > last:
+            return Page([], last, after - last, last)
         told = fitting(map(Texts().of, found.notifications), most_bytes)
         cut = len(told) < len(found.notifications)
         next = found.notifications[len(told) - 1].seq if cut else found.next
         assert next is not None
-        return Page(told, next, found.lost)
+        return Page(told, next, found.lost, last)
 
 
 @dataclass(eq=False, slots=True)

@@ -23,6 +23,7 @@ from nearcast.server import events
 from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, answer
+from nearcast.server.gate import endless
 from nearcast.server.limits import Seat
 from nearcast.server.problems import Problem
 from nearcast.server.silences import Line
@@ -89,6 +90,7 @@ async def get_stream(ask: Ask) -> Response:
         desk.lines.close(tenant, name, line)
         seat.leave()
         raise
+    endless(ask.request.scope)
     stream = _stream(ask, name, line, seat)
     return StreamingResponse(stream, 200, _HEADERS, "text/event-stream")
 

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from nearcast.errors import NearcastError
 from nearcast.server.desk import Ask, Page
 from nearcast.server.feeds import Who
+from nearcast.server.gate import endless
 from nearcast.server.limits import Seat
 from nearcast.server.problems import malformed
 from nearcast.server.reader import Reader
@@ -37,6 +38,7 @@ async def get_stream(ask: Ask) -> Response:
         reader.__exit__()
         seat.leave()
         raise
+    endless(ask.request.scope)
     return StreamingResponse(_stream(ask, reader, seat), 200, _HEADERS, "text/event-stream")
 
 
