@@ -41,6 +41,11 @@ class Reader:
         self._desk.feeds.leave(self._listener)
 
     @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self._who.tenant
+
+    @property
     def ended(self) -> bool:
         """Whether the server stops."""
         return self._desk.feeds.ended

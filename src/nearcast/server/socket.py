@@ -290,7 +290,7 @@ class Connection:
             region, request = reader.region(), reader.request()
             if page is not None:
                 await self._send(_told(page))
-                self.desk.sent("websocket", self.who.tenant, len(page.texts))
+                self.desk.sent("websocket", reader.tenant, len(page.texts))
             if region is not None:
                 await self.send(_region(region))
             if request is not None:
@@ -309,7 +309,7 @@ class Connection:
             if not say(_told(page)):
                 return False
             reader.took(page)
-            self.desk.sent("websocket", self.who.tenant, len(page.texts))
+            self.desk.sent("websocket", reader.tenant, len(page.texts))
         if reader.moves:
             region, asked = reader.region(), reader.request()
             if region is not None and not say(encode(_region(region))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -18,7 +19,13 @@ from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
 from nearcast.broker.wire import composite_from_json, composite_to_json
 from nearcast.cpsl.composite import Composite
-from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.errors import (
+    BatchError,
+    DuplicateIdError,
+    NearcastError,
+    UnknownIdError,
+    ValidationError,
+)
 from nearcast.model.codec import (
     fence_from_json,
     fence_to_json,
@@ -27,12 +34,13 @@ from nearcast.model.codec import (
 )
 from nearcast.model.codec.events import batch
 from nearcast.model.fences import Fence
-from nearcast.model.geometry import Space
+from nearcast.model.geometry import Around, Space
 from nearcast.model.subscriptions import Subscription
 from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
+from nearcast.server.feeds import Who
 from nearcast.server.problems import Problem
 from nearcast.server.sinks import delivery
 from nearcast.server.wire import Texts, encode, fitting
@@ -137,6 +145,8 @@ async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False
     created, reply, told_once = await desk.call(who, call)
     kind = KINDS[_kind(thing)]
     desk.scenes.news(who.tenant, kind.kind, thing.id, lambda: kind.write(thing))
+    if not created:
+        await _unasked(desk, who, thing.subscriber)
     told = [*map(Raw, fitting(map(Texts().of, reply[:MOST]), desk.settings.page_bytes))]
     done: dict[str, Any] = {"id": thing.id, "created": created, "notifications": told}
     return done | ({"protocolsettings": told_once} if told_once else {})
@@ -213,11 +223,33 @@ async def end(desk: Desk, who: Principal, id: str, sort: Sort | None = None) -> 
     """End a thing; 404 if it is not there, of another kind, or another's."""
 
     def call(broker: Service) -> Answer:
-        kind = _kind(mine(broker, who, id, sort))
-        return Answer(kind, (broker.unsubscribe(id),))
+        thing = mine(broker, who, id, sort)
+        return Answer(thing, (broker.unsubscribe(id),))
 
-    kind = await desk.call(who, call)
-    desk.scenes.news(who.tenant, kind, id)
+    ended: Thing = await desk.call(who, call)
+    desk.scenes.news(who.tenant, _kind(ended), id)
+    await _unasked(desk, who, ended.subscriber)
+
+
+async def _unasked(desk: Desk, who: Principal, subscriber: str | None) -> None:
+    """Ask a subscriber for no report if nothing follows it any more."""
+    mover = Who(who.tenant, subscriber or "")
+    asked = desk.feeds.asked(mover)
+    if asked is None:
+        return
+
+    def look(broker: Service) -> bool:
+        after, found = "", True
+        while found:
+            some = broker.reading.things("subscription", after, MOST, subscriber)
+            if any(isinstance(each.region, Around) for each in some):  # type: ignore[union-attr]
+                return True
+            found, after = len(some) == MOST, some[-1].id if some else ""
+        return False
+
+    with suppress(NearcastError):  # it is over all the same
+        if not await desk.look(who, look) and desk.feeds.asked(mover) == asked:
+            desk.feeds.unasked(mover)
 
 
 async def pause(
