@@ -27,6 +27,10 @@ def stream(server: Watched, name: str) -> bytes:
     ).encode()
 
 
+def pull(server: Watched, name: str) -> bytes:
+    return stream(server, name).replace(b"/stream?", b"/notifications?")
+
+
 def frame(said: dict[str, Any]) -> bytes:
     """A masked frame whose mask is nothing."""
     text = json.dumps(said).encode()
@@ -49,8 +53,8 @@ def deaf(server: Watched, sort: str, name: str) -> socket.socket:
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     end.connect(("127.0.0.1", server.port))
     end.settimeout(240)
-    if sort == "stream":
-        end.sendall(stream(server, name))
+    if sort in ("stream", "pull"):
+        end.sendall((stream if sort == "stream" else pull)(server, name))
         return end
     end.sendall(handshake(server))
     assert end.recv(12) == b"HTTP/1.1 101"
@@ -112,7 +116,7 @@ def cost(folder: Path, sort: str, **more: Any) -> float:
 
 @pytest.mark.slow
 @pytest.mark.needs("ss")
-@pytest.mark.parametrize("sort", ["stream", "socket", "pings"])
+@pytest.mark.parametrize("sort", ["stream", "socket", "pings", "pull"])
 def test_a_client_that_never_reads_costs_little(tmp_path: Path, sort: str):
     assert cost(tmp_path / "s", sort) < MOST
 

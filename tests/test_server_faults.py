@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,11 +16,16 @@ import apsw
 import httpx2
 import pytest
 
+from nearcast import Event
+from nearcast.broker.replies import Reply
+from nearcast.broker.service import Service
 from nearcast.clock import system_now
 from nearcast.errors import StoreError
+from nearcast.server.core import Answer
 from nearcast.server.house import House
 from nearcast.server.run import Running
 from nearcast.server.settings import Settings
+from nearcast.storage.keys import Keys
 from nearcast.storage.sqlite import Database
 from tests.forgetful import Disk
 from tests.served import client, feature, make_keys, serving
@@ -246,3 +252,129 @@ def test_a_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         while http.get("/v1/events/e1").status_code == 200:
             assert time.monotonic() < deadline
         assert publish(http, "e6") == 200
+
+
+# --- a store that fails in the midst of a turn ---------------------------------------------------
+
+
+class Together:
+    """Requests that wait behind a call, and are made in one turn when that is let go."""
+
+    def __init__(self, server: Running) -> None:
+        self._core = server.desk.core
+        self._server = server
+        self._waits, self._go = threading.Event(), threading.Event()
+        self._asking: list[threading.Thread] = []
+        self.answers: list[httpx2.Response] = []
+
+    def __enter__(self) -> Together:
+        self._core.post(self._begin)
+        assert self._waits.wait(240)
+        return self
+
+    def _begin(self) -> None:
+        self._core.note("", self._wait)
+
+    def _wait(self, _: Service) -> Answer:
+        self._waits.set()
+        assert self._go.wait(240)
+        return Answer(None)
+
+    def ask(self, method: str, path: str, body: Any) -> None:
+        """One more, behind those before it."""
+        before = self._core.calls
+
+        def ask() -> None:
+            with client(self._server) as http:
+                self.answers.append(http.request(method, path, json=body))
+
+        self._asking.append(threading.Thread(target=ask))
+        self._asking[-1].start()
+        while self._core.calls == before:
+            time.sleep(0.005)
+
+    def __exit__(self, *_: object) -> None:
+        self._go.set()
+        for each in self._asking:
+            each.join(240)
+
+
+def test_requests_that_are_joined_fail_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And what the first half of them staged is not committed."""
+    publish = Service.publish_many
+
+    def fail(self: Service, *of: Any, **more: Any) -> Any:
+        publish(self, *of, **more)
+        raise StoreError("a read failed in the middle")
+
+    with serving(tmp_path / "t.db", tick_s=60) as server, client(server) as http:
+        http.put("/v1/subscriptions/s", json={"subscriber": "ann"}).raise_for_status()
+        with monkeypatch.context() as patched, Together(server) as together:
+            patched.setattr(Service, "publish_many", fail)
+            for number in range(3):
+                together.ask("POST", "/v1/events", feature(f"e{number}"))
+    assert [each.status_code for each in together.answers] == [503] * 3
+    with serving(tmp_path / "t.db") as server, client(server) as http:
+        assert seen(http) == (set(), [], [])
+
+
+def test_a_failure_while_time_goes_on_stops_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    advance, armed = Service.advance, threading.Event()
+
+    def fail(self: Service, *of: Any) -> Any:
+        advance(self, *of)
+        if armed.is_set():
+            self.publish(Event("half"))
+            raise StoreError("a read failed in the middle")
+        return Reply()
+
+    monkeypatch.setattr(Service, "advance", fail)
+    with serving(tmp_path / "t.db", tick_s=0.02) as server:
+        armed.set()
+        until = time.monotonic() + 120
+        while server.error is None and time.monotonic() < until:
+            time.sleep(0.01)
+    assert isinstance(server.error, StoreError)
+    armed.clear()
+    with serving(tmp_path / "t.db") as server, client(server) as http:
+        assert seen(http) == (set(), [], [])
+
+
+def test_a_key_is_committed_with_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And not with half of it."""
+    commits: list[Any] = []
+    commit = Database._commit
+
+    def count(self: Database, runs: Any) -> None:
+        commits.append(runs)
+        commit(self, runs)
+
+    with serving(tmp_path / "t.db", tick_s=60) as server:
+        with monkeypatch.context() as patched, Together(server) as together:
+            patched.setattr(Database, "_commit", count)
+            together.ask("POST", "/v1/events", feature("e"))
+            together.ask("POST", "/v1/keys", {"role": "admin"})
+            together.ask("POST", "/v1/events", feature("f"))
+        assert sorted(each.status_code for each in together.answers) == [200, 200, 201]
+        tables = [{name for name in ("keys", "log") for text, _ in runs if f"INTO {name}" in text}
+                  for runs in commits]  # fmt: skip
+        assert [each for each in tables if each] == [{"keys", "log"}]
+        (made,) = [each.json() for each in together.answers if each.status_code == 201]
+        with client(server, made["key"]) as http:
+            assert [each["name"] for each in http.get("/v1/keys").json()["keys"]] == [made["name"]]
+
+
+def test_a_key_is_made_or_revoked_by_whoever_commits(tmp_path: Path):
+    database = Database(tmp_path / "t.db")
+    keys = Keys(database)
+    key, what = keys.make("admin", 1, tenant="new")
+    assert keys.find(key) is None
+    database.flush()
+    assert keys.find(key) == what
+    digest = keys.end(key)
+    assert [known for known, _ in keys.all()] == [digest]
+    database.flush()
+    assert keys.all() == []
+    database.close()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -254,3 +255,20 @@ def test_settings_from_everywhere(tmp_path: Any):
     with pytest.raises(ValidationError, match="nonsense"):
         gather({}, file, {})
     assert Settings() == gather({}, None, {})[0]
+
+
+def test_an_id_may_end_as_a_path_does(http: httpx2.Client):
+    for id in ("x/pause", "y/resume", "pause/pause"):
+        path = f"/v1/subscriptions/{quote(id, safe='')}"
+        assert http.put(path, json={"subscriber": "ann"}).status_code == 201
+        assert http.get(path).json()["id"] == id
+        assert http.post(f"{path}/pause").json() == {"id": id, "status": "INACTIVE"}
+        assert http.delete(path).status_code == 204
+        assert http.get(path).status_code == 404
+    made = http.post("/v1/subscriptions", json=[{"id": "z/pause", "subscriber": "ann"}])
+    assert made.status_code == 200
+    assert http.delete("/v1/subscriptions/z%2Fpause").status_code == 204
+    refused = http.patch("/v1/subscriptions/z%2Fpause")
+    assert refused.status_code == 405
+    assert {*refused.headers["allow"].split(", ")} == {"GET", "PUT", "DELETE", "POST"}
+    assert http.delete("/v1/sinks/x").headers["allow"] == "GET"

@@ -14,6 +14,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from nearcast import Point, SafeRegion
+from nearcast.broker.replies import Reply
+from nearcast.server.feeds import Feeds, Who
 from nearcast.server.run import Running
 from tests.served import client, feature, make_keys, serving
 
@@ -267,3 +269,41 @@ def test_streams_go_on_where_they_were_after_a_restart(tmp_path: Path):
             talk = Talk(end)
             talk.say("hello", subscriber="ann", after=3)
             assert talk.hear("notifications")["notifications"][0]["seq"] == 4
+
+
+def test_who_is_followed_by_nothing_any_more_is_asked_nothing(server: Running, http: httpx2.Client):
+    around = {"subscriber": "mo", "region": {"type": "Around", "radius_m": 100}}
+    path, page = "/v1/subscriptions/mo", "/v1/subscribers/mo/notifications"
+    feeds, who = server.desk.feeds, Who("", "mo")
+    for last in ("delete", "replace"):
+        for id in ("mo", "mo2"):
+            http.put(f"/v1/subscriptions/{id}", json=around).raise_for_status()
+        http.put("/v1/subscribers/mo/place", json={"coordinates": [50, 50]}).raise_for_status()
+        http.post("/v1/events", json=feature(f"mo-{last}", 50.001, 50)).raise_for_status()
+        asked = http.get(page).json()["request"]
+        assert asked is not None
+        http.delete("/v1/subscriptions/mo2").raise_for_status()
+        assert http.get(page).json()["request"] == asked
+        if last == "delete":
+            http.delete(path).raise_for_status()
+        else:
+            http.put(path, json={"subscriber": "mo"}).raise_for_status()
+        assert http.get(page).json()["request"] is None
+        assert who not in feeds._asked
+        assert who not in feeds._pulled
+
+
+def test_who_is_not_asked_again_is_forgotten(monkeypatch: pytest.MonkeyPatch):
+    """What followed it has expired, perhaps."""
+    now = 0.0
+    monkeypatch.setattr("nearcast.server.feeds.monotonic", lambda: now)
+    feeds = Feeds(4096)
+    for name in ("ann", "bob"):
+        feeds.release([("", Reply(requests={name: 1}))])
+        assert feeds.news(Who("", name))
+    now = 600.0
+    feeds.release([("", Reply(requests={"ann": 2}))])
+    now = 1000.0
+    feeds.release([("", Reply(requests={"cat": 3}))])
+    assert [feeds.asked(Who("", name)) for name in ("ann", "bob", "cat")] == [2, None, 3]
+    assert [*feeds._pulled] == [Who("", "ann")]

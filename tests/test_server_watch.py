@@ -250,6 +250,32 @@ def test_tenants_are_watched_apart(tmp_path: Path):
         assert page.hear("happened", "events")["events"][0]["id"] == "own"
 
 
+def test_figures_of_a_tenant_are_that_ones(tmp_path: Path):
+    """Its admins see nothing of how much others have to do."""
+    one, other = make_keys(
+        tmp_path / "t.db", {"role": "admin"}, {"role": "admin", "tenant": "shop"}
+    )
+    with (
+        serving(tmp_path / "t.db") as server,
+        client(server, one) as http,
+        client(server, other) as shop,
+    ):
+        for number in range(7):
+            http.post("/v1/events", json=feature(f"e{number}")).raise_for_status()
+            http.put("/v1/subscribers/ann/place", json={"coordinates": [1, 1]}).raise_for_status()
+        shop.put("/v1/subscriptions/s", json={"subscriber": "eve"}).raise_for_status()
+        shop.post("/v1/events", json=feature("shop's")).raise_for_status()
+        assert shop.get("/v1/subscribers/eve/notifications").json()["next"] == 1
+        with watching(server, key=other) as theirs, watching(server, key=one) as page:
+            mine, whole = theirs.hear("figures"), page.hear("figures")
+        counted = ("events", "notifications", "delivered", "reports", "queue", "steps")
+        assert [mine[name] for name in counted] == [1, 1, 1, 0, 0, None]
+        assert mine.keys() - {"type", "now", "streams", "connected"} == {*counted}
+        assert 1 <= mine["streams"] <= 2
+        assert (whole["events"], whole["reports"]) == (8, 7)
+        assert "queue_s" in whole
+
+
 def test_a_page_that_does_not_read_misses_frames_and_is_told_so():
     scenes = Scenes()
     watcher = scenes.watch("")

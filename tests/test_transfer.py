@@ -217,6 +217,15 @@ def test_through_a_server_with_a_key(tmp_path: Path):
     assert things(tmp_path / "back.db", "events") == live
 
 
+def test_what_is_paused_is_exported_through_a_server(tmp_path: Path):
+    with serving() as server, Client(server.url) as client:
+        client.subscribe_many(wishes(3))
+        client.pause(wishes(3)[1].id)
+        export_file(tmp_path / "out.geojson", "subscriptions", server.url)
+    import_file(tmp_path / "out.geojson", "subscriptions", str(tmp_path / "back.db"))
+    assert things(tmp_path / "back.db", "subscriptions") == wishes(3)
+
+
 def test_rows_that_are_too_large_together_go_by_halves(tmp_path: Path):
     rows = [Subscription(f"s{i}", "ann", "a = '" + "x" * 900 + "'") for i in range(60)]
     pq.write_table(subscriptions_to_arrow(rows), tmp_path / "in.parquet")
@@ -675,3 +684,30 @@ def test_a_list_over_http_is_taken_whole_or_not_at_all(tmp_path: Path):
         assert (unsaid.status_code, unsaid.json()["row"]) == (422, 1)
         there = ask.get(path).json()["subscriptions"]
         assert [each["id"] for each in there] == ["a", "b"]
+
+
+def test_what_is_imported_once_more_keeps_its_sink(tmp_path: Path):
+    """A file says nothing of sinks, and a row of a list need not."""
+    hook = {"sink": "http://127.0.0.1:9/hook"}
+    with serving(sink_private=True) as server, client(server) as http:
+
+        def sink(id: str) -> str | None:
+            found: str | None = http.get(f"/v1/subscriptions/{id}").json().get("sink")
+            return found
+
+        for id in "abc":
+            body = {"subscriber": "ann"} | hook
+            http.put(f"/v1/subscriptions/{id}", json=body).raise_for_status()
+        export_file(tmp_path / "s.geojson", "subscriptions", server.url)
+        import_file(tmp_path / "s.geojson", "subscriptions", server.url)
+        assert [sink(id) for id in "abc"] == [hook["sink"]] * 3
+        rows: list[dict[str, Any]] = [
+            {"id": "a", "subscriber": "ann", "sink": None},
+            {"id": "b", "subscriber": "ann", "keywords": ["other"]},
+            {"id": "c", "subscriber": "ann", "sink": "http://127.0.0.1:9/else"},
+            {"id": "d", "subscriber": "ann"},
+        ]
+        secret = {"protocolsettings": {"secret": "whsec_" + "c2VjcmV0" * 4}}
+        rows[2] |= secret
+        http.post("/v1/subscriptions", json=rows).raise_for_status()
+        assert [sink(id) for id in "abcd"] == [None, None, "http://127.0.0.1:9/else", None]

@@ -81,6 +81,7 @@ class AsyncClient:
     check = _verb(Calls.check)
     explain = _verb(Calls.explain)
     things = _verb(Calls.things)
+    composites = _verb(Calls.composites)
     live = _verb(Calls.live)
     _remove = _verb(Calls.remove)
     _stand = _verb(Calls.stand)
@@ -106,11 +107,17 @@ class AsyncClient:
 
     async def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""
-        *others, last = KINDS
-        for kind in others:
-            with suppress(UnknownIdError):
-                return await self._remove(id, kind)
-        return await self._remove(id, last)
+        unknown: UnknownIdError | None = None
+        lost = False
+        for kind in KINDS:
+            try:
+                if await self._remove(id, kind):
+                    return
+                lost = True  # and it may have been of another kind all the same
+            except UnknownIdError as error:
+                unknown = error
+        if unknown is not None and not lost:
+            raise unknown
 
     async def pause(self, id: str) -> None:
         """Be told nothing of a subscription, a fence or a composite; raises UnknownIdError."""

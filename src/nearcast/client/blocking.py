@@ -99,6 +99,7 @@ class Client:
     check = _verb(Calls.check)
     explain = _verb(Calls.explain)
     things = _verb(Calls.things)
+    composites = _verb(Calls.composites)
     live = _verb(Calls.live)
     _remove = _verb(Calls.remove)
     _stand = _verb(Calls.stand)
@@ -124,11 +125,17 @@ class Client:
 
     def unsubscribe(self, id: str) -> None:
         """End a subscription, a fence or a composite; raises UnknownIdError."""
-        *others, last = KINDS
-        for kind in others:
-            with suppress(UnknownIdError):
-                return self._remove(id, kind)
-        return self._remove(id, last)
+        unknown: UnknownIdError | None = None
+        lost = False
+        for kind in KINDS:
+            try:
+                if self._remove(id, kind):
+                    return
+                lost = True  # and it may have been of another kind all the same
+            except UnknownIdError as error:
+                unknown = error
+        if unknown is not None and not lost:
+            raise unknown
 
     def pause(self, id: str) -> None:
         """Be told nothing of a subscription, a fence or a composite; raises UnknownIdError."""
@@ -171,7 +178,7 @@ class Client:
 
     def _send(self, call: Call[T]) -> T:
         waits = retries.delays(self._patience_s)
-        again = False
+        lost = False
         while True:
             try:
                 response = self._http.request(**request_of(call))
@@ -179,9 +186,10 @@ class Client:
                 delay = next(waits, None)
                 if delay is None:
                     raise unreachable(self.url, error) from error
+                lost = True
             else:
                 delay = retries.before(response.status_code, response.headers, waits)
                 if delay is None:
-                    return answer_of(call, response, again)
+                    return answer_of(call, response, lost)
+                lost = lost or response.status_code in retries.LOST
             time.sleep(delay)
-            again = True

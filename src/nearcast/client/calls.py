@@ -9,7 +9,11 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from nearcast.broker.reporter import SafeRectangle
-from nearcast.broker.wire import composite_to_json, notification_from_json
+from nearcast.broker.wire import (
+    composite_from_json,
+    composite_to_json,
+    notification_from_json,
+)
 from nearcast.client.answers import Checked, Page, Placed, Published
 from nearcast.cpsl.composite import Composite
 from nearcast.mobility.safe_region import SafeRegion
@@ -48,10 +52,8 @@ class Call(Generic[T]):
     wait_s: float = 0.0
     """How long the server may take before it begins to answer, beyond the usual."""
 
-    @property
-    def removes(self) -> bool:
-        """Whether a repetition finds nothing left to do."""
-        return self.method == "DELETE"
+    gone: Callable[[], T] | None = None
+    """What it comes to if a try whose answer was lost may have left nothing to remove."""
 
 
 class Calls:
@@ -81,13 +83,25 @@ class Calls:
     def things(
         self, kind: str = "subscriptions", after: str = "", limit: int = 1000
     ) -> Call[tuple[list[Subscription] | list[Fence], str]]:
-        """The subscriptions or fences with greater ids, by id, and the id after which to go on."""
+        """The subscriptions or fences with greater ids, by id, and the id after which to go on.
+
+        Whether one is paused, and where its sink is, is no part of them.
+        """
         read: Any = fence_from_json if kind == "fences" else subscription_from_json
 
         def page(given: Json) -> tuple[Any, str]:
-            return [read(each, space=self._space) for each in given[kind]], str(given["next"])
+            return [read(_alone(each), space=self._space) for each in given[kind]], given["next"]
 
         return Call("GET", f"/{kind}", page, query={"after": after, "limit": str(limit)})
+
+    def composites(self, after: str = "", limit: int = 1000) -> Call[tuple[list[Composite], str]]:
+        """The same of composites."""
+
+        def page(given: Json) -> tuple[list[Composite], str]:
+            found = [composite_from_json(_alone(each)) for each in given["composites"]]
+            return found, given["next"]
+
+        return Call("GET", "/composites", page, query={"after": after, "limit": str(limit)})
 
     def live(self, after: int = 0, limit: int = 1000) -> Call[tuple[list[Event], int]]:
         """Live events in the order they came, and the offset after which to go on."""
@@ -101,10 +115,13 @@ class Calls:
         path = f"/composites/{_name(composite.id)}"
         return Call("PUT", path, _nothing, composite_to_json(composite))
 
-    def remove(self, id: str, kind: str = "subscriptions") -> Call[None]:
-        """End one of the subscriptions, fences or composites; raises UnknownIdError."""
+    def remove(self, id: str, kind: str = "subscriptions") -> Call[bool]:
+        """End one of the subscriptions, fences or composites; raises UnknownIdError.
+
+        False: it is not there, and may have been until a try whose answer was lost.
+        """
         check_id(id, "id")
-        return Call("DELETE", f"/{kind}/{_name(id)}", _nothing)
+        return Call("DELETE", f"/{kind}/{_name(id)}", lambda _: True, gone=lambda: False)
 
     def stand(self, id: str, how: str, kind: str = "subscriptions") -> Call[None]:
         """`pause` or `resume` one of the subscriptions, fences or composites; UnknownIdError."""
@@ -143,7 +160,8 @@ class Calls:
         """Take a live event back; raises UnknownIdError."""
         check_id(event_id, "event_id")
         query = {} if source is None else {"source": source}
-        return Call("DELETE", f"/events/{_name(event_id)}", _nothing, query=query)
+        gone = f"/events/{_name(event_id)}"
+        return Call("DELETE", gone, _nothing, query=query, gone=lambda: None)
 
     def events(self, where: str | None = None, limit: int = 100) -> Call[list[Event]]:
         """Live events, those of a filter if there is one."""
@@ -230,7 +248,14 @@ class Calls:
         return event_from_json(given, space=self._space, extensions="ignore")
 
 
+#: Members of a thing that are read back and are not its own.
+_BESIDE = frozenset({"status", "sink", "protocol", "protocolsettings"})
 _ONE, _MANY = "application/cloudevents+json", "application/cloudevents-batch+json"
+
+
+def _alone(given: Json) -> Json:
+    """A thing as it is listed, without what stands beside it."""
+    return {name: value for name, value in given.items() if name not in _BESIDE}
 
 
 def _nothing(given: Json) -> None:

@@ -74,14 +74,16 @@ def unreachable(url: str, error: Exception) -> ServerError:
     return ServerError(f"{url} cannot be reached ({why}); is `nearcast serve` running there?", 0)
 
 
-def answer_of(call: Call[T], response: httpx2.Response, again: bool = False) -> T:
+def answer_of(call: Call[T], response: httpx2.Response, lost: bool = False) -> T:
     """What a response says, or the error it stands for.
 
-    `again`: an earlier try may have been taken though its answer was lost. What it was to remove
+    `lost`: an earlier try may have been taken though its answer was lost. What it was to remove
     is gone then, as it should be.
     """
-    if response.is_success or (again and call.removes and response.status_code == 404):
+    if response.is_success:
         return call.read(response.json() if response.content else None)
+    if lost and call.gone is not None and response.status_code == 404:
+        return call.gone()
     try:
         problem = response.json()
     except ValueError:

@@ -153,9 +153,25 @@ class AsyncPhone:
         return self
 
     async def __anext__(self) -> Told:
-        if self._behind and self._told.empty() and self._socket is not None:
+        if self._left_some():
+            assert self._socket is not None
             await self._socket.close()  # the next connection goes on after what was read
-        told = await self._told.get()
+        return self._read(await self._told.get())
+
+    def at_hand(self) -> Told | None:
+        """The next notification if it is here already; None: not yet."""
+        if not self._told.empty():
+            return self._read(self._told.get_nowait())
+        if self._left_some() and not self._sending:
+            assert self._socket is not None
+            self._send(self._socket.close())
+        return None
+
+    def _left_some(self) -> bool:
+        """Whether what comes next was left to the server."""
+        return self._behind and self._told.empty() and self._socket is not None
+
+    def _read(self, told: Told | None) -> Told:
         if told is None:
             self._told.put_nowait(None)
             assert self._error is not None
@@ -185,9 +201,12 @@ class AsyncPhone:
     def _say_again(self, ref: int) -> None:
         """Unless it has its answer by now, or the next connection will say it."""
         if self._socket is not None and ref in self._asked:
-            sending = asyncio.ensure_future(_sent(self._socket, self._asked[ref].frame))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
+            self._send(_sent(self._socket, self._asked[ref].frame))
+
+    def _send(self, work: Coroutine[Any, Any, None]) -> None:
+        sending = asyncio.ensure_future(work)
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
 
     async def _stay(self) -> None:
         """Be connected, again and again."""
@@ -362,11 +381,8 @@ class Phone:
     def told(self, wait_s: float | None = 0.0) -> Told | None:
         """The next notification; None if there was none for so long."""
         assert self._phone is not None
-        try:
-            told = self._wait(asyncio.wait_for(self._phone.__anext__(), wait_s))
-        except TimeoutError:
-            return None
-        return Told.of(told, self._ack, told.lost)
+        told = self._wait(_next(self._phone, wait_s))
+        return None if told is None else Told.of(told, self._ack, told.lost)
 
     def _ack(self, subscriber: str, upto: int) -> None:
         assert self._phone is not None
@@ -380,6 +396,14 @@ class Phone:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _next(phone: AsyncPhone, wait_s: float | None) -> Told | None:
+    told = phone.at_hand()  # what is given no time to be waited for is not looked at (Python 3.11)
+    if told is None and (wait_s is None or wait_s > 0):
+        with suppress(TimeoutError):
+            told = await asyncio.wait_for(phone.__anext__(), wait_s)
+    return told
 
 
 async def _made(*of: Any) -> AsyncPhone:

@@ -34,6 +34,8 @@ T = TypeVar("T")
 _DEAD_S = 40.0
 #: Before a line that ended is opened again.
 _AGAIN_S = 1.0
+#: For the last event, where the server cannot be reached.
+_PARTING_S = 5.0
 
 
 class AsyncPublisher:
@@ -86,10 +88,13 @@ class AsyncPublisher:
         await self.close()
 
     async def close(self) -> None:
-        """Be silent no longer: the line is closed, and the server forgets it."""
+        """Be silent no longer: what was kept back last is sent, and the server forgets the line."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
+        self._speak()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=min(self._patience_s, _PARTING_S))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

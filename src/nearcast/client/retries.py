@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
-__all__ = ["PATIENCE_S", "TRANSIENT", "before", "delays"]
+__all__ = ["LOST", "PATIENCE_S", "TRANSIENT", "before", "delays"]
 
 #: For how long a call is tried again, if nothing else is said.
 PATIENCE_S = 30.0
 #: Statuses that say: not now.
 TRANSIENT = frozenset({429, 502, 503, 504})
+
+#: Of those, what somebody in between says who does not know what the server has done.
+LOST = frozenset({502, 504})
 
 _FIRST_S, _LONGEST_S = 0.05, 5.0
 

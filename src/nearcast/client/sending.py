@@ -19,7 +19,7 @@ T = TypeVar("T")
 async def sent(http: httpx2.AsyncClient, call: Call[T], url: str, patience_s: float) -> T:
     """What a call comes to; what fails for the moment is tried again for so long."""
     waits = retries.delays(patience_s)
-    again = False
+    lost = False
     while True:
         try:
             response = await http.request(**request_of(call))
@@ -27,9 +27,10 @@ async def sent(http: httpx2.AsyncClient, call: Call[T], url: str, patience_s: fl
             delay = next(waits, None)
             if delay is None:
                 raise unreachable(url, error) from error
+            lost = True
         else:
             delay = retries.before(response.status_code, response.headers, waits)
             if delay is None:
-                return answer_of(call, response, again)
+                return answer_of(call, response, lost)
+            lost = lost or response.status_code in retries.LOST
         await asyncio.sleep(delay)
-        again = True

@@ -108,21 +108,25 @@ class App:
     def _found(self, request: Request) -> Operation:
         """What is asked for; 404 or 405 if there is no such thing."""
         path = request.scope["path"]
+        method = "GET" if request.method == "HEAD" else request.method
         methods = self._plain.get(path)
-        if methods is None:
-            for pattern in self._patterns:
-                found = pattern.expression.fullmatch(path)
-                if found is not None:
-                    methods = pattern.methods
-                    request.scope["path_params"] = {"id": found[1]}
-                    break
-            else:
-                raise _no_socket() if path in self._sockets else _nowhere()
-        operation = methods.get("GET" if request.method == "HEAD" else request.method)
-        if operation is None:
-            raise Problem(405, "this path has no such method", "method", request.method,
-                          "see /openapi.json", headers={"Allow": ", ".join(methods)})  # fmt: skip
-        return operation
+        if methods is not None:
+            operation = methods.get(method)
+            if operation is None:
+                raise _no_method(request, methods)
+            return operation
+        others: Methods = {}
+        for pattern in self._patterns:
+            found = pattern.expression.fullmatch(path)
+            if found is None:
+                continue
+            if method in pattern.methods:
+                request.scope["path_params"] = {"id": found[1]}
+                return pattern.methods[method]
+            others |= pattern.methods  # an id may end as that path does: /…/{id} comes later
+        if others:
+            raise _no_method(request, others)
+        raise _no_socket() if path in self._sockets else _nowhere()
 
     def _asked(self, request: Request, operation: Operation) -> Ask:
         """Somebody asks, and may."""
@@ -142,6 +146,11 @@ class App:
 
 def _nowhere() -> Problem:
     return Problem(404, "there is no such path", remedy="see /openapi.json")
+
+
+def _no_method(request: Request, known: Methods) -> Problem:
+    return Problem(405, "this path has no such method", "method", request.method,
+                   "see /openapi.json", headers={"Allow": ", ".join(known)})  # fmt: skip
 
 
 def _no_socket() -> Problem:

@@ -109,7 +109,14 @@ def _made(broker: Service, jobs: Sequence[_Job]) -> Iterator[_Made]:
         its = [*some]
         if kind is not None and len(its) > 1:
             calls: list[Any] = [job.call for job in its]
-            together: list[Answer] | None = calls[0].joined(broker, calls[1:])
+            together: list[Answer] | None
+            try:
+                together = calls[0].joined(broker, calls[1:])
+            except StoreError as error:
+                if not all(job.reads for job in its):
+                    raise _FailedError(error) from None
+                yield from [error] * len(its)
+                continue
             if together is not None:
                 yield from together
                 continue
@@ -127,6 +134,14 @@ def _made(broker: Service, jobs: Sequence[_Job]) -> Iterator[_Made]:
                     raise
                 log.error("mistake", where="in a look", tenant=job.tenant, exc_info=error)
                 yield _Broke()
+
+
+def _advanced(broker: Service) -> Reply:
+    """What time brings."""
+    try:
+        return broker.advance()
+    except StoreError as error:
+        raise _FailedError(error) from None
 
 
 def _kind(job: _Job) -> type | None:
@@ -203,6 +218,10 @@ class Core:
         """How long what waits will take."""
         turns = -(-self.calls // MOST)
         return self.waiting * self._unit_s + turns * self._commit_s
+
+    def waiting_of(self, tenant: str) -> int:
+        """The weight of what one tenant waits for."""
+        return self._waiting_of.get(tenant, 0)
 
     def submit(
         self, tenant: str, call: Call, *, weight: int = 1, reads: bool = False
@@ -497,12 +516,12 @@ class Core:
 
         calls = [make]
         if tick:
-            calls.insert(0, lambda: [Answer(None, (broker.advance(),))])
+            calls.insert(0, lambda: [Answer(None, (_advanced(broker),))])
         try:
             *advanced, answers = broker.together(calls)
         except _FailedError as failed:
             raise failed.error from None
-        assert not isinstance(answers, NearcastError)
+        assert not isinstance(answers, NearcastError)  # each call has its own
         for each in advanced:
             for first in () if isinstance(each, NearcastError) else each:
                 assert isinstance(first, Answer)

@@ -42,11 +42,10 @@ class CityLife:
     async def run(self) -> None:
         """Live until cancelled; a crowd that ends by itself is told of."""
         loop, settings = asyncio.get_running_loop(), self.desk.settings
-        key = self._key()
         process = subprocess.Popen(
             [sys.executable, "-m", _CROWD, self.url, str(settings.demo_people), str(SEED)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            env=os.environ if key is None else os.environ | {"NEARCAST_KEY": key},
+            env=os.environ | {"NEARCAST_KEY": self._key()},
         )  # fmt: skip
         assert process.stdout is not None
         ended = asyncio.Event()
@@ -64,13 +63,11 @@ class CityLife:
             reader.join(_PATIENCE_S)
             process.stdout.close()
 
-    def _key(self) -> str | None:
-        """A key of its own, in memory only, where clients need one."""
-        if not len(self.desk.keyring):
-            return None
+    def _key(self) -> str:
+        """A key of its own, in memory only: it goes on when keys are made or revoked."""
         made = f"nck_{token_urlsafe(24)}"
         name = blake2b(made.encode(), digest_size=6).hexdigest()
-        self.desk.keyring.add(digest_of(made), Key("", "admin", None, 0, name))
+        self.desk.keyring.lend(digest_of(made), Key("", "admin", None, 0, name))
         return made
 
     def _read(

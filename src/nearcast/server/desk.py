@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from nearcast.broker.service import Service
 from nearcast.errors import NearcastError
-from nearcast.server.auth import ANYBODY, Keyring, Principal, no_key
+from nearcast.server.auth import OWNER, Keyring, Principal, is_loopback, no_key
 from nearcast.server.core import Answer, Call, Core, Turn
 from nearcast.server.feeds import Feeds, Who
 from nearcast.server.figures import Figures
@@ -48,6 +48,8 @@ class Page:
     texts: list[bytes]
     next: int
     lost: int = 0
+    last: int = 0
+    """The number of the newest that there is, where the store was asked."""
 
     def raw(self) -> list[msgspec.Raw]:
         """The texts as parts of something that is encoded."""
@@ -78,7 +80,8 @@ class Desk:
 
     def __post_init__(self) -> None:
         keys = self.house.keys
-        self.keyring = Keyring(() if keys is None else keys.all())
+        alone = is_loopback(self.settings.host)
+        self.keyring = Keyring(() if keys is None else keys.all(), open=alone)
         self.feeds = Feeds(self.settings.tail_bytes)
         self.core = Core(self.house, released=self._released, failed=self._broke, taken=self._taken)
         self.watch = self._watch()
@@ -136,6 +139,11 @@ class Desk:
         self._wake_all()
         self.feeds.miss()
 
+    def sent(self, transport: str, tenant: str, count: int) -> None:
+        """Notifications are on their way to somebody."""
+        self.metrics.sent[transport] += count
+        self.tenants.count("delivered", tenant, count)
+
     def _wake_all(self) -> None:
         for tenant in [*self._changed]:
             self._changed.pop(tenant).set()
@@ -162,7 +170,7 @@ class Desk:
         """Who is at the other end; None: somebody who has yet to show a key."""
         server = connection.scope.get("server")
         if server is not None and server[1] is None:
-            return ANYBODY  # by the socket beside the store: whoever may open that owns the store
+            return OWNER
         try:
             return self.keyring.asks(connection.headers)
         except Problem as problem:
@@ -199,21 +207,26 @@ class Desk:
     ) -> Page:
         """A subscriber's notifications from the store, `limit` of them or as many as fit.
 
-        `streams` wait, however much is to do.
+        Whoever has numbers that nobody was given (of another store, or of one that was put back)
+        begins after the last one, and is told of a gap. `streams` wait, however much is to do.
         """
 
         def look(broker: Service) -> Answer:
-            return Answer(broker.notifications(who.subscriber, after, limit, most_bytes))
+            last = broker.reading.last(who.subscriber)
+            begin = after if after is None else min(after, last)
+            return Answer((broker.notifications(who.subscriber, begin, limit, most_bytes), last))
 
         if streams:
-            found = await self.core.look(who.tenant, look)
+            found, last = await self.core.look(who.tenant, look)
         else:
-            found = await self.core.submit(who.tenant, look, reads=True)
+            found, last = await self.core.submit(who.tenant, look, reads=True)
+        if after is not None and after > last:
+            return Page([], last, after - last, last)
         told = fitting(map(Texts().of, found.notifications), most_bytes)
         cut = len(told) < len(found.notifications)
         next = found.notifications[len(told) - 1].seq if cut else found.next
         assert next is not None
-        return Page(told, next, found.lost)
+        return Page(told, next, found.lost, last)
 
 
 @dataclass(eq=False, slots=True)

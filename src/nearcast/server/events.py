@@ -241,6 +241,7 @@ async def get_log(ask: Ask) -> Response:
         (encode(event_json(event) | {"offset": offset}) for offset, event in found), most
     )
     next = found[len(texts) - 1][0] if found else after
+    ask.desk.keyring.check(ask.who)
     last = await ask.desk.look(ask.who, lambda broker: broker.reading.offset)
     said = {"events": [*map(msgspec.Raw, texts)], "next": next}
     return answer(said | {"last": last, "forgotten": forgotten})

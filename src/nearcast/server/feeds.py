@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from time import monotonic
 from typing import NamedTuple
 
 from nearcast.broker.replies import Reply
@@ -21,6 +22,9 @@ from nearcast.mobility.safe_region import SafeRegion
 from nearcast.server.wire import Texts
 
 __all__ = ["Feed", "Feeds", "Listener", "Who"]
+
+#: A request without an answer is made again, at the latest after 300 s (`mobility.tracker`).
+_FORGOTTEN_S = 900.0
 
 
 class Who(NamedTuple):
@@ -47,6 +51,14 @@ class Listener:
     """The newest safe region that it has not taken yet."""
     request: int | None = None
     """It is asked to report with a number above this."""
+
+
+class _Asked(NamedTuple):
+    """A request that nobody has answered yet."""
+
+    after: int
+    at: float
+    """When it was made, or made again."""
 
 
 class Feed:
@@ -104,7 +116,8 @@ class Feeds:
         self._tail_bytes = tail_bytes
         self._feeds: dict[tuple[str, str], Feed] = {}
         """By tenant and subscriber: a `Who`, or what is equal to one."""
-        self._asked: dict[Who, int] = {}
+        self._asked: dict[Who, _Asked] = {}
+        """The one that was asked longest ago comes first."""
         self._pulled: dict[Who, int] = {}
         """Of those, what a pull has told."""
         self.ended = False
@@ -127,7 +140,7 @@ class Feeds:
         feed = self._feeds.get(who)
         if feed is None:
             feed = self._feeds[who] = Feed(who, self._tail_bytes)
-        listener = Listener(feed, request=self._asked.get(who))
+        listener = Listener(feed, request=self.asked(who))
         feed.listeners.add(listener)
         return listener
 
@@ -140,11 +153,19 @@ class Feeds:
 
     def asked(self, who: Who) -> int | None:
         """The report that a subscriber is asked for must have a number above this; None: none."""
-        return self._asked.get(who)
+        asked = self._asked.get(who)
+        return None if asked is None else asked.after
+
+    def unasked(self, who: Who) -> None:
+        """Nothing follows a subscriber any more: no report is asked for."""
+        self._pulled.pop(who, None)
+        if self._asked.pop(who, None) is not None and who in self._feeds:
+            for listener in self._feeds[who].listeners:
+                listener.request = None
 
     def news(self, who: Who) -> bool:
         """Whether a report is asked for, and nobody was told so by this; once for each."""
-        asked = self._asked.get(who)
+        asked = self.asked(who)
         if asked is None or self._pulled.get(who) == asked:
             return False
         self._pulled[who] = asked
@@ -204,13 +225,22 @@ class Feeds:
                         listener.region, listener.request = region, None
             for subscriber in reply.location_requests:
                 self._ask(Who(tenant, subscriber), reply, woken)
+            if reply.location_requests:
+                self._forget()
         for feed in (woken | later).values():
             feed.wake()
+
+    def _forget(self) -> None:
+        """Whoever is not asked again has ended, or expired, what followed it."""
+        now = monotonic()
+        while (first := next(iter(self._asked.items())))[1].at + _FORGOTTEN_S < now:
+            self.unasked(first[0])
 
     def _ask(self, who: Who, reply: Reply, woken: dict[Who, Feed]) -> None:
         for message in reply.messages(who.subscriber):
             if isinstance(message, LocationRequest):
-                self._asked[who] = message.after
+                self._asked.pop(who, None)
+                self._asked[who] = _Asked(message.after, monotonic())
                 if who in self._feeds:
                     woken[who] = self._feeds[who]
                     for listener in woken[who].listeners:

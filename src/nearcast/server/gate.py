@@ -9,6 +9,7 @@ cost more than the request's head.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -26,7 +27,9 @@ from nearcast.server.settings import Settings
 if TYPE_CHECKING:
     from _typeshed import HasFileno
 
-__all__ = ["Gates", "HttpGate", "SocketGate", "gates", "has_input"]
+__all__ = ["Gates", "HttpGate", "SocketGate", "endless", "gates", "has_input"]
+
+_ENDLESS = "nearcast.endless"
 
 #: Bytes of answers that wait in this process for one connection, beside one more answer.
 WAITING = 16_384
@@ -34,6 +37,8 @@ _LINGERS_S = 10.0
 #: When the server stops: how long frames that were sent before are read, looked at so often, and
 #: how long the other end has to say goodbye.
 _READS_S, _LOOKS_S, _GOODBYE_S = 1.0, 0.01, 2.0
+_STILL_S = 30.0
+"""After so long without a byte being read an answer is waited for no more."""
 _PONG = b"\x8a"  # the first byte of such a frame
 
 
@@ -52,6 +57,9 @@ class HttpGate(HttpToolsProtocol):
         """Since when a request is coming; None: none is."""
         self._head: int | None = 0
         """Bytes of its head so far; None: that is complete."""
+        self._endless = False
+        self._unread: tuple[int, float] = 0, 0.0
+        """How much of an answer waits to be read, and since when it is as much."""
         if len(self.connections) > self.settings.max_connections:
             self.refuse(busy(f"{len(self.connections) - 1:,} connections are open", 1))
         elif self.closing:
@@ -73,6 +81,7 @@ class HttpGate(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The next one, perhaps behind another in the same data."""
         super().on_message_begin()
+        self.scope["extensions"] = {_ENDLESS: self._goes_on}  # type: ignore[dict-item]
         if self._since is None:
             self._since, self._head = self.loop.time(), 1
 
@@ -94,6 +103,21 @@ class HttpGate(HttpToolsProtocol):
             return False
         patience = self.settings.body_s if self._head is None else self.settings.head_s
         return now - self._since > patience
+
+    def _goes_on(self) -> None:
+        self._endless = True
+
+    def resume_writing(self) -> None:
+        """Some of it was read."""
+        super().resume_writing()
+        self._unread = 0, 0.0
+
+    def still(self, now: float) -> bool:
+        """Whether nobody reads the answer. A stream waits until its reader comes back."""
+        size = self.transport.get_write_buffer_size()
+        if size != self._unread[0]:
+            self._unread = size, now
+        return bool(size) and not self._endless and now - self._unread[1] > _STILL_S
 
     def hurry(self) -> None:
         """Wait for it no longer."""
@@ -234,14 +258,24 @@ class Gates(NamedTuple):
                     still[each] = closing.get(each, now)
                     if now - still[each] > _LINGERS_S:
                         each.transport.abort()
-                elif isinstance(each, HttpGate) and each.late(now):
-                    each.hurry()
+                elif isinstance(each, HttpGate):
+                    if each.late(now):
+                        each.hurry()
+                    elif each.still(now):
+                        each.transport.abort()
             closing = still
 
 
 def gates(settings: Settings) -> Gates:
     """The protocols under these settings."""
     return Gates(type("Http", (HttpGate,), {"settings": settings}), SocketGate)
+
+
+def endless(scope: Mapping[str, Any]) -> None:
+    """The answer of this scope is a stream: it may wait for its reader as long as that takes."""
+    goes_on: Callable[[], None] | None = scope.get("extensions", {}).get(_ENDLESS)
+    if goes_on is not None:
+        goes_on()
 
 
 def has_input(socket: HasFileno) -> bool:

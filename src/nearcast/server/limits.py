@@ -18,6 +18,8 @@ __all__ = ["Limits", "Seat"]
 #: Wrong keys from one address, and the seconds after which they are forgiven.
 _GUESSES, _FORGIVEN_S = 20, 60.0
 _ADDRESSES = 10_000
+#: Sockets whose other end has yet to say who it is; each has ten seconds.
+_STRANGERS = 256
 
 
 class Limits:
@@ -28,6 +30,8 @@ class Limits:
         self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """What a key has left of its requests, and when that was."""
         self._guesses: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.strangers = 0
+        """Sockets of who has not shown a key yet: they take no place of those who have."""
         self.streams = 0
         self.streams_of: Counter[str] = Counter()
         """Those whose tenant is known."""
@@ -124,20 +128,24 @@ class Limits:
 
     def opened(self, tenant: str | None) -> Seat:
         """One stream or socket more; its tenant may be known later (`Seat.of`)."""
-        if self.streams >= self._settings.max_streams:
-            raise busy(f"{self.streams:,} streams are open", 5)
         seat = Seat(self)
         if tenant is not None:
             self.seated(seat, tenant)
-        self.streams += 1
+        elif self.strangers >= _STRANGERS:
+            raise busy(f"{self.strangers:,} sockets without a key are open", 5)
+        else:
+            self.strangers += 1
         return seat
 
     def seated(self, seat: Seat, tenant: str) -> None:
         """A stream is this tenant's."""
+        if self.streams >= self._settings.max_streams:
+            raise busy(f"{self.streams:,} streams are open", 5)
         most, mine = self._settings.tenant_streams, self.streams_of[tenant]
         if most and mine >= most:
             self.refused(tenant)
             raise busy(f"{mine:,} streams of this tenant are open", 5)
+        self.streams += 1
         self.streams_of[tenant] += 1
         seat.tenant = tenant
 
@@ -153,9 +161,12 @@ class Seat:
         """Whose it is turns out; 429 if that has too many."""
         if self.tenant is None:
             self._limits.seated(self, tenant)
+            self._limits.strangers -= 1
 
     def leave(self) -> None:
         """It is closed."""
+        if self.tenant is None:
+            self._limits.strangers -= 1
+            return
         self._limits.streams -= 1
-        if self.tenant is not None:
-            self._limits.streams_of[self.tenant] -= 1
+        self._limits.streams_of[self.tenant] -= 1

@@ -22,7 +22,8 @@ from nearcast.model.events import check_text
 from nearcast.server import events
 from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
-from nearcast.server.desk import Ask, Desk, answer
+from nearcast.server.desk import Ask, answer
+from nearcast.server.gate import endless
 from nearcast.server.limits import Seat
 from nearcast.server.problems import Problem
 from nearcast.server.silences import Line
@@ -89,7 +90,8 @@ async def get_stream(ask: Ask) -> Response:
         desk.lines.close(tenant, name, line)
         seat.leave()
         raise
-    stream = _stream(desk, tenant, name, line, seat)
+    endless(ask.request.scope)
+    stream = _stream(ask, name, line, seat)
     return StreamingResponse(stream, 200, _HEADERS, "text/event-stream")
 
 
@@ -97,23 +99,22 @@ def _forgotten(broker: Service, name: str) -> Answer:
     return Answer(None, (broker.speak_up(name),))
 
 
-async def _stream(
-    desk: Desk, tenant: str, name: str, line: Line, seat: Seat
-) -> AsyncIterator[bytes]:
-    told = 0
+async def _stream(ask: Ask, name: str, line: Line, seat: Seat) -> AsyncIterator[bytes]:
+    desk, tenant, told = ask.desk, ask.who.tenant, 0
     try:
-        yield b"retry: 1000\nevent: line\ndata: %b\n\n" % encode({"line": line.number})
-        while not line.ended:
-            line.woken.clear()
-            if line.after > told:
-                told = line.after
-                yield b"event: void\ndata: %b\n\n" % encode({"after": told})
-                continue
-            try:
-                async with asyncio.timeout(_QUIET_S):
-                    await line.woken.wait()
-            except TimeoutError:
-                yield b":\n\n"
+        with desk.keyring.staying(ask.who, line.end):
+            yield b"retry: 1000\nevent: line\ndata: %b\n\n" % encode({"line": line.number})
+            while not line.ended:
+                line.woken.clear()
+                if line.after > told:
+                    told = line.after
+                    yield b"event: void\ndata: %b\n\n" % encode({"after": told})
+                    continue
+                try:
+                    async with asyncio.timeout(_QUIET_S):
+                        await line.woken.wait()
+                except TimeoutError:
+                    yield b":\n\n"
     finally:
         seat.leave()
         if desk.lines.close(tenant, name, line):

@@ -41,6 +41,11 @@ class Reader:
         self._desk.feeds.leave(self._listener)
 
     @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self._who.tenant
+
+    @property
     def ended(self) -> bool:
         """Whether the server stops."""
         return self._desk.feeds.ended
@@ -58,6 +63,10 @@ class Reader:
     def stirred(self) -> bool:
         """Whether something has come since the last page."""
         return self._behind or self._listener.woken.is_set()
+
+    def stir(self) -> None:
+        """There may be something: have `woken` return."""
+        self._listener.woken.set()
 
     async def woken(self, patience_s: float | None = None) -> None:
         """Return when there may be something, or after a while."""

@@ -230,9 +230,12 @@ class Lasting:
 
     def _begin_again(self) -> None:
         gc.unfreeze()  # what it had loaded goes
+        was_open = self.running.desk.keyring.open
         while not self._ended.is_set():
             try:
                 self.running = Running(self._settings, alone=self._alone)
+                if not was_open:
+                    self.running.desk.keyring.close()
                 return
             except LostError as error:
                 log.warning("the store is out of reach", error=str(error))

@@ -8,7 +8,7 @@ reads slowly misses frames and holds nobody up. Places are the latest ones, what
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -212,7 +212,7 @@ class Scenes:
 
     def __init__(self) -> None:
         self._scenes: dict[str, Scene] = {}
-        self.reports = 0
+        self.reports_of: Counter[str] = Counter()
         """Places that were reported since the server began."""
         self.steps: int | None = None
         """How many there would have been without safe regions, where a simulator knows that."""
@@ -254,7 +254,7 @@ class Scenes:
 
     def placed(self, tenant: str, subscriber: str, x: float, y: float) -> None:
         """A subscriber has reported a place."""
-        self.reports += 1
+        self.reports_of[tenant] += 1
         scene = self._scenes.get(tenant)
         if scene is not None:
             scene.placed(subscriber, x, y)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -37,6 +37,7 @@ _TOGETHER = 64
 _HELLO_S = 10.0
 _ROLES = ("subscribe", "admin")
 _GOING, _POLICY, _LATER = 1001, 1008, 1013
+_PARTING_S = 5.0  # for who is shown out, and does not read
 
 
 def make_endpoint(desk: Desk) -> Callable[[WebSocket], Awaitable[None]]:
@@ -98,6 +99,10 @@ class Connection:
         self._greeted = False
         self._room = asyncio.Semaphore(_TOGETHER)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: asyncio.Task[Any] | None = None
+        self._staying = ExitStack()
+        self._out = False
+        """Whether its key has gone: nothing goes in or out any more."""
 
     @property
     def who(self) -> Principal:
@@ -107,18 +112,44 @@ class Connection:
         return self._who
 
     async def run(self) -> None:
-        """Until one end has enough."""
+        """Until one end has enough, or its key goes."""
+        self._running = asyncio.current_task()
         try:
+            if self._who is not None:
+                self._stay(self._who)
             async with asyncio.timeout(_HELLO_S) as patience:
                 await self._read(patience)
             if self.desk.feeds.ended:
                 await self._finish()
         except TimeoutError:
+            self._staying.close()
             await self.close(_POLICY, "say hello first")
+        except asyncio.CancelledError:
+            if not self._out:
+                raise
+            assert self._running is not None
+            self._running.uncancel()
         finally:
+            self._staying.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._out:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PARTING_S):
+                    await self.close(_POLICY, "its key has gone")
+
+    def _stay(self, who: Principal) -> None:
+        self._staying.enter_context(self.desk.keyring.staying(who, self._show_out))
+
+    def _show_out(self) -> None:
+        """Its key has gone: let go at once, whatever is under way."""
+        if not self._out:
+            self._out = True
+            for task in self._tasks:
+                task.cancel()
+            assert self._running is not None
+            self._running.cancel()
 
     async def _finish(self) -> None:
         """The server stops: what was asked before is answered, unless nobody reads that."""
@@ -185,6 +216,7 @@ class Connection:
         if kind != "hello":
             if not self._greeted:
                 raise Problem(409, "the first frame is hello", "type", kind, "say hello first")
+            self.desk.keyring.check(self.who)
             self.desk.tenants.count("requests", self.who.tenant)
             self.desk.limits.spend(self.who)
         return await heed(self, frame)
@@ -199,6 +231,7 @@ class Connection:
             if self._seat is not None:
                 self._seat.of(who.tenant)
             self._who = who
+            self._stay(who)
         who = self._who
         subscriber, after = frame.get("subscriber", who.subscriber), frame.get("after")
         if subscriber is not None and (not isinstance(subscriber, str) or not subscriber):
@@ -257,7 +290,7 @@ class Connection:
             region, request = reader.region(), reader.request()
             if page is not None:
                 await self._send(_told(page))
-                self.desk.metrics.sent["websocket"] += len(page.texts)
+                self.desk.sent("websocket", reader.tenant, len(page.texts))
             if region is not None:
                 await self.send(_region(region))
             if request is not None:
@@ -267,7 +300,7 @@ class Connection:
 
     def _takes(self, reader: Reader, say: Say) -> bool:
         """Send what has come without waking anybody; False: `_follow` must."""
-        if not reader.idle:
+        if not reader.idle or self._out:
             return False
         page = reader.at_hand()
         if page is None and reader.stirred:  # the tail does not reach back that far
@@ -276,7 +309,7 @@ class Connection:
             if not say(_told(page)):
                 return False
             reader.took(page)
-            self.desk.metrics.sent["websocket"] += len(page.texts)
+            self.desk.sent("websocket", reader.tenant, len(page.texts))
         if reader.moves:
             region, asked = reader.region(), reader.request()
             if region is not None and not say(encode(_region(region))):

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from nearcast.errors import NearcastError
 from nearcast.server.desk import Ask, Page
 from nearcast.server.feeds import Who
+from nearcast.server.gate import endless
 from nearcast.server.limits import Seat
 from nearcast.server.problems import malformed
 from nearcast.server.reader import Reader
@@ -37,6 +38,7 @@ async def get_stream(ask: Ask) -> Response:
         reader.__exit__()
         seat.leave()
         raise
+    endless(ask.request.scope)
     return StreamingResponse(_stream(ask, reader, seat), 200, _HEADERS, "text/event-stream")
 
 
@@ -50,14 +52,17 @@ def _after(ask: Ask) -> int | None:
 
 
 async def _stream(ask: Ask, reader: Reader, seat: Seat) -> AsyncIterator[bytes]:
-    sent = ask.desk.metrics.sent
+    keyring = ask.desk.keyring
     try:
-        with reader, suppress(NearcastError):  # the server stops: whoever reads comes again
+        # if the server stops, whoever reads comes again
+        with reader, keyring.staying(ask.who, reader.stir), suppress(NearcastError):
             yield b"retry: 1000\n\n"
             while not reader.ended:
                 page = await reader.page()
+                if not keyring.holds(ask.who):
+                    break
                 if page is not None:
-                    sent["sse"] += len(page.texts)
+                    ask.desk.sent("sse", ask.who.tenant, len(page.texts))
                     text = _written(page)
                     del page  # it may be long until somebody reads the text
                     yield text

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from nearcast.broker.service import Service
-from nearcast.errors import ValidationError
+from nearcast.errors import NearcastError, ValidationError
 from nearcast.mobility.messages import LocationRequest
 from nearcast.model.geometry import Point
 from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
-from nearcast.server.desk import Ask, Desk, answer
+from nearcast.server.desk import Ask, Desk, Page, answer
 from nearcast.server.events import MOST, page_size
 from nearcast.server.feeds import Who
-from nearcast.server.wire import Texts, fitting, number, region_text, whole
+from nearcast.server.reader import FRAME
+from nearcast.server.wire import Texts, encode, fitting, number, region_text, whole
 
 __all__ = ["acknowledge", "move"]
 
@@ -92,7 +94,8 @@ async def get_notifications(ask: Ask) -> Response:
     try:
         while True:
             listener.woken.clear()
-            page = await desk.page(who, after, limit, desk.settings.page_bytes)
+            most = min(FRAME, desk.settings.page_bytes)
+            page = await desk.page(who, after, limit, most)
             if page.texts or page.lost or clock() >= until or desk.feeds.ended:
                 break
             if desk.feeds.news(who):  # a request, which one pull alone need not wait for
@@ -102,9 +105,41 @@ async def get_notifications(ask: Ask) -> Response:
                     await listener.woken.wait()
     finally:
         desk.feeds.leave(listener)
-    desk.metrics.sent["pull"] += len(page.texts)
+    desk.keyring.check(ask.who)
+    desk.sent("pull", who.tenant, len(page.texts))
+    if page.texts and page.next < page.last and len(page.texts) < limit:
+        return StreamingResponse(_pieces(ask, who, page, limit), media_type="application/json")
     said = {"notifications": page.raw(), "next": page.next, "lost": page.lost}
     return answer(said | {"request": desk.feeds.asked(who)})
+
+
+async def _pieces(ask: Ask, who: Who, page: Page, limit: int) -> AsyncIterator[bytes]:
+    """A page that is long, read from the store as fast as it is taken.
+
+    Whatever keeps the rest of it back ends it where it is: `next` says where to go on.
+    """
+    desk, lost, last = ask.desk, page.lost, page.last
+    room, between = desk.settings.page_bytes, b'{"notifications":['
+    while True:
+        next, text = page.next, b",".join(page.texts)
+        limit -= len(page.texts)
+        room -= sum(map(len, page.texts))
+        del page  # it may be long until somebody reads the text
+        yield between + text
+        between = b","
+        if limit <= 0 or room <= 0 or next >= last or desk.feeds.ended:
+            break
+        try:
+            page = await desk.page(who, next, limit, min(FRAME, room))
+        except NearcastError:
+            break
+        if page.lost or not page.texts or sum(map(len, page.texts)) > room:
+            break
+        if not desk.keyring.holds(ask.who):
+            break
+        desk.sent("pull", who.tenant, len(page.texts))
+    request = encode(desk.feeds.asked(who))
+    yield b'],"next":%d,"lost":%d,"request":%b}' % (next, lost, request)
 
 
 async def acknowledge(desk: Desk, who: Principal, subscriber: str, upto: Any) -> None:

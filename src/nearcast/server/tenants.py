@@ -17,6 +17,7 @@ _COUNTED = {
     "accepted": "Events that came",
     "repeated": "Events that came once more",
     "told": "Notifications told",
+    "delivered": "Notifications sent",
     "requests": "Requests and frames",
     "refused": "Requests refused by a bound of the tenant's",
     "turn_seconds": "Time of the core: calls and commits",
@@ -34,6 +35,10 @@ class Tenants(Collector):
     def count(self, what: str, tenant: str, more: float = 1) -> None:
         """So many more."""
         self._counts[what][tenant] += more  # type: ignore[assignment]
+
+    def counted(self, tenant: str) -> dict[str, float]:
+        """What was counted of one tenant."""
+        return {what: counts[tenant] for what, counts in self._counts.items()}
 
     def turned(self, turn: Turn) -> None:
         """A turn of the core is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -18,7 +19,13 @@ from nearcast.broker.replies import Reply
 from nearcast.broker.service import Service
 from nearcast.broker.wire import composite_from_json, composite_to_json
 from nearcast.cpsl.composite import Composite
-from nearcast.errors import BatchError, DuplicateIdError, UnknownIdError, ValidationError
+from nearcast.errors import (
+    BatchError,
+    DuplicateIdError,
+    NearcastError,
+    UnknownIdError,
+    ValidationError,
+)
 from nearcast.model.codec import (
     fence_from_json,
     fence_to_json,
@@ -27,12 +34,13 @@ from nearcast.model.codec import (
 )
 from nearcast.model.codec.events import batch
 from nearcast.model.fences import Fence
-from nearcast.model.geometry import Space
+from nearcast.model.geometry import Around, Space
 from nearcast.model.subscriptions import Subscription
 from nearcast.server.auth import Principal
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.events import MOST, page_size
+from nearcast.server.feeds import Who
 from nearcast.server.problems import Problem
 from nearcast.server.sinks import delivery
 from nearcast.server.wire import Texts, encode, fitting
@@ -96,6 +104,8 @@ class Wanted(NamedTuple):
 
     thing: Thing
     delivery: Delivery | None = None
+    named: bool = True
+    """Whether a sink was spoken of, be it to say that there is none."""
 
 
 def wanted(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) -> Wanted:
@@ -104,12 +114,12 @@ def wanted(desk: Desk, who: Principal, sort: Sort, said: Any, id: str | None) ->
     to = delivery.read(said, desk.settings)
     if to is not None and thing.subscriber is None:
         raise ValidationError("subscriber", None, "say whose notifications the sink is to get")
-    return Wanted(thing, to)
+    return Wanted(thing, to, "sink" in said)
 
 
 async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False) -> dict[str, Any]:
     """Begin a thing, or put it in the place of another; `fresh`: but not of a different one."""
-    thing, to = wanted
+    thing, to, _ = wanted
 
     def call(broker: Service) -> Answer:
         old = broker.reading.thing(thing.id)
@@ -137,6 +147,8 @@ async def put(desk: Desk, who: Principal, wanted: Wanted, *, fresh: bool = False
     kind = KINDS[_kind(thing)]
     if not over:
         desk.scenes.news(who.tenant, kind.kind, thing.id, lambda: kind.write(thing))
+    if not created:
+        await _unasked(desk, who, thing.subscriber)
     told = [*map(Raw, fitting(map(Texts().of, reply[:MOST]), desk.settings.page_bytes))]
     done: dict[str, Any] = {"id": thing.id, "created": created, "notifications": told}
     return done | ({"protocolsettings": told_once} if told_once else {})
@@ -160,7 +172,7 @@ async def put_all(desk: Desk, who: Principal, sort: Sort, said: list[Any]) -> di
             if old is not None and not who.owns(old.subscriber):
                 taken = DuplicateIdError(_kind(old), each.id, "choose another id")
                 raise BatchError(row, taken)
-        goings = _goings(asked, desk.house.sinks(who.tenant), broker)
+        goings = _goings(asked, standing, desk.house.sinks(who.tenant), broker)
         reply = broker.subscribe_many(given)
         for each, goes, since in goings:
             _send(each, goes, since, desk.house.sinks(who.tenant), broker, reply)
@@ -185,18 +197,21 @@ def _send(
 
 
 def _goings(
-    asked: list[Wanted], sinks: Sinks, broker: Service
+    asked: list[Wanted], standing: list[Thing | None], sinks: Sinks, broker: Service
 ) -> list[tuple[Thing, Delivery | None, int]]:
-    """Things that go to a sink or went to one, where each goes, and from which number on."""
+    """Things that go to a sink or went to one, where each goes, and from which number on.
+
+    What stands already and says nothing of a sink goes where it went: files have none in them.
+    """
     found: list[tuple[Thing, Delivery | None, int]] = []
-    for row, (thing, to) in enumerate(asked):
+    for row, ((thing, to, named), old) in enumerate(zip(asked, standing, strict=True)):
         name, goes = thing.subscriber or "", to
         if to is not None:
             goes, told = delivery.completed(to, thing.id, name, sinks)
             if told:
                 alone = "say it, or PUT this one by itself: what is made up is told only there"
                 raise BatchError(row, ValidationError("protocolsettings.secret", None, alone))
-        elif sinks.where(thing.id) is None:
+        elif sinks.where(thing.id) is None or (not named and thing == old):
             continue
         found.append((thing, goes, broker.reading.last(name)))
     return found
@@ -215,11 +230,33 @@ async def end(desk: Desk, who: Principal, id: str, sort: Sort | None = None) -> 
     """End a thing; 404 if it is not there, of another kind, or another's."""
 
     def call(broker: Service) -> Answer:
-        kind = _kind(mine(broker, who, id, sort))
-        return Answer(kind, (broker.unsubscribe(id),))
+        thing = mine(broker, who, id, sort)
+        return Answer(thing, (broker.unsubscribe(id),))
 
-    kind = await desk.call(who, call)
-    desk.scenes.news(who.tenant, kind, id)
+    ended: Thing = await desk.call(who, call)
+    desk.scenes.news(who.tenant, _kind(ended), id)
+    await _unasked(desk, who, ended.subscriber)
+
+
+async def _unasked(desk: Desk, who: Principal, subscriber: str | None) -> None:
+    """Ask a subscriber for no report if nothing follows it any more."""
+    mover = Who(who.tenant, subscriber or "")
+    asked = desk.feeds.asked(mover)
+    if asked is None:
+        return
+
+    def look(broker: Service) -> bool:
+        after, found = "", True
+        while found:
+            some = broker.reading.things("subscription", after, MOST, subscriber)
+            if any(isinstance(each.region, Around) for each in some):  # type: ignore[union-attr]
+                return True
+            found, after = len(some) == MOST, some[-1].id if some else ""
+        return False
+
+    with suppress(NearcastError):  # it is over all the same
+        if not await desk.look(who, look) and desk.feeds.asked(mover) == asked:
+            desk.feeds.unasked(mover)
 
 
 async def pause(

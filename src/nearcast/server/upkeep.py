@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from nearcast.clock import format_micros, system_now
-from nearcast.errors import StoreError, ValidationError
+from nearcast.errors import NearcastError, StoreError, ValidationError
 from nearcast.server.core import Answer
 from nearcast.server.desk import Ask, Desk, answer
 from nearcast.server.figures import CONTENT_TYPE_LATEST
@@ -123,14 +124,14 @@ async def create_key(ask: Ask) -> Response:
     desk = ask.desk
 
     def call(_: Any) -> Answer:
-        key = keys.create(
+        return Answer(keys.make(
             said.get("role"), system_now(), tenant=tenant, subscriber=said.get("subscriber")  # type: ignore[arg-type]
-        )  # fmt: skip
-        desk.house.broker(tenant)
-        return Answer((key, keys.find(key)))
+        ))  # fmt: skip
 
     key, what = await desk.call(ask.who, call)
     desk.keyring.add(digest_of(key), what)
+    with suppress(NearcastError):  # the key is there, whatever comes of its tenant now
+        await desk.core.note(tenant, lambda _: Answer(None))  # whose broker a turn of its own makes
     return answer({"key": key, "name": what.name}, 201)
 
 
@@ -142,7 +143,7 @@ async def revoke_key(ask: Ask) -> Response:
         mine = [key for _, key in keys.all() if _governs(ask, key.tenant) and key.name == ask.id]
         if not mine:
             raise Problem(404, "no key has this name", "name", ask.id, "list them first")
-        return Answer(keys.revoke(ask.id))
+        return Answer(keys.end(ask.id))
 
     ask.desk.keyring.drop(await ask.desk.call(ask.who, call))
     return Response(status_code=204)

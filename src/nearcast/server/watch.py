@@ -45,6 +45,7 @@ _HELLO_S, _PACE_S, _FIGURES_S = 10.0, 0.1, 1.0
 _LOOKED_AT = 5_000
 """Live events that tell how far a map goes."""
 _GOING, _POLICY, _LATER = 1001, 1008, 1013
+_PARTING_S = 5.0  # for who is shown out, and does not read
 _GONE = (WebSocketDisconnect, ClientDisconnected, RuntimeError)
 
 
@@ -96,6 +97,9 @@ class _Watching:
         self._tenant = ""
         self._watcher: Watcher | None = None
         self._line_is_free = room_of(socket.scope)
+        self._tasks: list[asyncio.Future[None]] = []
+        self._out = False
+        """Whether its key has gone."""
 
     async def run(self, who: Principal | None) -> None:
         """Until one end has enough."""
@@ -107,6 +111,7 @@ class _Watching:
                 if frame.pop("type", None) != "hello":
                     raise Problem(409, "the first frame is hello", remedy="say hello first")
                 who = self._holder(frame) if who is None else who
+                self._desk.keyring.check(who)
                 self._seat.of(who.tenant)
         except TimeoutError:
             await self._close(_POLICY, "say hello first")
@@ -117,14 +122,25 @@ class _Watching:
             return
         self._tenant = who.tenant
         watcher = self._watcher = self._desk.scenes.watch(who.tenant)
-        tasks = [asyncio.ensure_future(each) for each in (self._read(), self._show(who, watcher))]
+        both = self._read(who), self._show(who, watcher)
+        tasks = self._tasks = [asyncio.ensure_future(each) for each in both]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            with self._desk.keyring.staying(who, self._show_out):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._desk.scenes.leave(who.tenant, watcher)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if self._out:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PARTING_S):
+                    await self._close(_POLICY, "its key has gone")
+
+    def _show_out(self) -> None:
+        self._out = True
+        for task in self._tasks:
+            task.cancel()
 
     # -- in --------------------------------------------------------------------------
 
@@ -152,13 +168,14 @@ class _Watching:
         _may(who)
         return who
 
-    async def _read(self) -> None:
+    async def _read(self, who: Principal) -> None:
         with suppress(*_GONE):
             while True:
                 try:
                     frame = await self._frame()
                     if frame is None:
                         return
+                    self._desk.keyring.check(who)
                     self._heed(frame)
                 except NearcastError as error:
                     await self._refuse(error)
@@ -239,15 +256,25 @@ class _Watching:
         }))  # fmt: skip
 
     def _figures(self, who: Principal) -> dict[str, Any]:
-        """How things go, from the server's own metrics; the whole server's, as they are."""
-        desk = self._desk
-        found = desk.metrics.totals()
-        found |= {
-            "queue": desk.core.calls, "queue_s": round(desk.core.expected_s, 6),
-            "streams": desk.limits.streams, "reports": desk.scenes.reports,
-            "steps": desk.scenes.steps, "now": format_micros(system_now()),
-        }  # fmt: skip
-        if desk.scenes.steps is None:
+        """How things go: the whole server's for the default tenant's admins, as at `/metrics`, and
+        for another's only what is that one's."""
+        desk, tenant = self._desk, who.tenant
+        if tenant:
+            mine = desk.tenants.counted(tenant)
+            found: dict[str, Any] = {
+                "events": mine["accepted"], "notifications": mine["told"],
+                "delivered": mine["delivered"], "queue": desk.core.waiting_of(tenant),
+                "streams": desk.limits.streams_of[tenant],
+                "reports": desk.scenes.reports_of[tenant], "steps": None,
+            }  # fmt: skip
+        else:
+            found = desk.metrics.totals() | {
+                "queue": desk.core.calls, "queue_s": round(desk.core.expected_s, 6),
+                "streams": desk.limits.streams, "reports": desk.scenes.reports_of.total(),
+                "steps": desk.scenes.steps,
+            }  # fmt: skip
+        found["now"] = format_micros(system_now())
+        if found["steps"] is None:
             here = {n for tenant, n, _, _ in desk.feeds.places() if tenant == who.tenant}
             assert self._watcher is not None
             known = self._watcher.scene.places["reported"]

@@ -53,6 +53,14 @@ class Keys:
         self, role: Role, now: Micros, *, tenant: str = "", subscriber: str | None = None
     ) -> str:
         """A new key, committed; nobody can read it again."""
+        key, _ = self.make(role, now, tenant=tenant, subscriber=subscriber)
+        self._database.flush()
+        return key
+
+    def make(
+        self, role: Role, now: Micros, *, tenant: str = "", subscriber: str | None = None
+    ) -> tuple[str, Key]:
+        """A new key, for the next commit, and what it allows."""
         if role not in ROLES:
             raise ValidationError("role", role, f"choose one of {', '.join(ROLES)}")
         if role == "subscribe":
@@ -60,12 +68,9 @@ class Keys:
         elif subscriber is not None:
             raise ValidationError("subscriber", subscriber, "only role subscribe is bound to one")
         key = _PREFIX + secrets.token_urlsafe(32)
-        self._database.stage(
-            "INSERT INTO tenants (name) VALUES (?) ON CONFLICT DO NOTHING", (tenant,)
-        )
+        self._database.stage(_ADD_TENANT, (tenant,))
         self._database.stage(_ADD, (digest_of(key), role, subscriber, now, tenant))
-        self._database.flush()
-        return key
+        return key, Key(tenant, role, subscriber, now, name_of(key))
 
     def find(self, key: str) -> Key | None:
         """What a key allows; None if it is not one of ours."""
@@ -85,10 +90,15 @@ class Keys:
 
         Returns its digest.
         """
+        digest = self.end(key)
+        self._database.flush()
+        return digest
+
+    def end(self, key: str) -> bytes:
+        """The same, for the next commit."""
         for digest, known in self.all():
             if key == known.name or digest == digest_of(key):
                 self._database.stage("DELETE FROM keys WHERE digest = ?", (digest,))
-                self._database.flush()
                 return digest
         raise UnknownIdError("key", key[: len(_PREFIX) + 4], "it may be revoked already")
 
