@@ -20,6 +20,7 @@ from nearcast.server.sinks.engine import Engine
 from nearcast.server.sinks.names import Names, RefusedError
 from nearcast.server.sinks.ports import DELIVERED, Letter, Outcome, Terms, letter_id, retry
 from tests.hooks import OK, Hook, Request, answers, hooking, takes
+from tests.postgres import shared_postgres
 from tests.served import client, feature, make_keys, serving
 
 #: Quick, for a test does not want to wait.
@@ -168,9 +169,14 @@ def test_what_went_to_no_sink_waits_for_its_reader_after_a_restart(tmp_path: Pat
             until(lambda: acknowledged(asks) == 5)
 
 
-def test_what_all_goes_to_sinks_is_acknowledged_after_a_restart(tmp_path: Path):
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgres"))]
+)
+def test_what_all_goes_to_sinks_is_acknowledged_after_a_restart(kind: str, tmp_path: Path):
     """One sink is past a thing that has ended, and knows it no more; the other is far behind."""
     store = f"sqlite:///{tmp_path}/a.db"
+    if kind == "postgresql":
+        store = shared_postgres().url()
     with hooking(takes, answers(500)) as (quick, slow):
         with serving(store, **QUICK) as server, client(server) as asks:
             begin(asks, slow)

@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: What a subscriber's fact begins with: what is known of `Own`.
+#: What a subscriber's fact begins with, as `sql.OWN` has it: what is known of `Own`.
 _OWN = "own "
 
 
@@ -149,7 +149,7 @@ class Sinks:
         query = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
         greatest = self._database.value(query, (tenant, "sink"))
         self._greatest = int(greatest or 0)
-        for name, said in self._database.rows(sql.FACTS_LIKE, (tenant, len(_OWN), _OWN)):
+        for name, said in self._database.rows(sql.OWN, (tenant,)):
             self._own[name.removeprefix(_OWN)] = Own(*map(int, said.split()))
 
     # -- looking -------------------------------------------------------------------

@@ -12,10 +12,6 @@ SET_FACT = """
 FACT = "SELECT value FROM facts WHERE tenant = ? AND name = ?"
 DROP_FACT = "DELETE FROM facts WHERE tenant = ? AND name = ?"
 
-FACTS_LIKE = """
-    SELECT name, value FROM facts WHERE tenant = ? AND substr(name, 1, CAST(? AS INTEGER)) = ?
-"""
-
 # -- things: what has an id, in the order it came ---------------------------------------------
 THINGS = """
     SELECT id, kind, subscriber, expires, changed, body FROM things
@@ -206,6 +202,7 @@ PUT_DELIVERY = """
     ON CONFLICT (tenant, thing, sink) DO UPDATE SET since = excluded.since, ended = excluded.ended
 """
 DROP_DELIVERY = "DELETE FROM deliveries WHERE tenant = ? AND thing = ? AND sink = ?"
+OWN = "SELECT name, value FROM facts WHERE tenant = ? AND substr(name, 1, 4) = 'own '"
 
 # -- what could not be sent -------------------------------------------------------------------
 ADD_LETTER = "INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
