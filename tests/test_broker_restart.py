@@ -227,12 +227,11 @@ def test_what_waits_has_its_turn_after_a_restart(opener: Opener):
         broker.publish(at("e1", 9, 113))
         broker.retract("e1")
         broker.publish(at("e1", 9, 113, expires=114 * S))
-        broker.move("bob", Point(10, 0))
         broker.move("bob", Point(30, 0))
+        broker.move("bob", Point(10, 0))  # and not there when e1 came
         broker.lose("car", "a")
     happened = [
-        ("exit", "f", 113, "e1", 2), ("enter", "g", 113, "e1", 1), ("exit", "g", 113, "e1", 2),
-        ("lost", "f", 113, "e1", 3),
+        ("exit", "f", 113, "e1", 2), ("enter", "g", 113, "e1", 1), ("lost", "f", 113, "e1", 3),
     ]  # fmt: skip
     for until, told in ((117, []), (119, happened), (300, [])):
         with Broker("planar", store=opener(), lateness=5) as broker:
