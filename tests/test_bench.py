@@ -443,7 +443,8 @@ def test_a_row_takes_the_newest_record_that_holds_its_figure(tmp_path: Path):
                         parameters={"n": 10, "alpha": alpha}) for name, took in taken.items()
         )  # fmt: skip
         date = f"2026-11-16T00:00:{second:02}+00:00"
-        given = {"experiment": row.experiment, "command": command, "date": date}
+        given = {"experiment": row.experiment, "command": command, "date": date,
+                 "settings": {"n": (10,)}}  # fmt: skip
         results.write(record(*made, **given), tmp_path)
 
     def filled() -> tuple[str, str]:
@@ -454,7 +455,7 @@ def test_a_row_takes_the_newest_record_that_holds_its_figure(tmp_path: Path):
     written(2, "nearcast bench", 0.5, 7.0)  # of another α
     written(3, "nearcast bench --quick", 0.0, 7.0)
     figure, verdict = filled()
-    assert figure.startswith("beq-tree 2 × · r-star-tree 3 × ([record]")
+    assert figure.startswith("beq-tree 2 × · r-star-tree 3 × (n = 10) ([record]")
     assert "20261116T000001Z" in figure
     assert verdict.startswith("agrees; ")
     written(4, "nearcast bench", 0.0, 0.5)

@@ -211,6 +211,11 @@ def largest(operation: str, base: str, others: Sequence[str], name: str = "n") -
     return figure
 
 
+def sized(figure: Figure) -> Figure:
+    """A figure with the n of its record."""
+    return lambda record: f"{figure(record)} (n = {', '.join(map(_value, record.settings['n']))})"
+
+
 def _value(value: Scalar) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
@@ -407,8 +412,8 @@ PAPERS: dict[str, tuple[Row, ...]] = {
             times("mo: one event at a time, by alpha", "mo-tree",
                   ("tama", "r-star-tree", "op-index"), alpha=0.0)),
         Row("Table 5, subscriptions: with α = 0 2.1 and 96.5 times as fast as BEQ-Tree and R\\*-Tree",
-            "sweep `alpha`", experiment="subscription-matching",
-            figure=times(_LIVE + "alpha", "mo-tree", _EVENT_RIVALS, alpha=0.0),
+            "popular attributes are what MO-Tree's layers go by", experiment="subscription-matching",
+            figure=sized(times(_LIVE + "alpha", "mo-tree", _EVENT_RIVALS, alpha=0.0)),
             agrees=lambda r: all(_ratio(r, seconds, _LIVE + "alpha", other, "mo-tree", alpha=0.0) > 1
                                  for other in _EVENT_RIVALS)),
         Row("Fig. 6: at 5 M events 3.9 and 628 times as fast as BEQ-Tree and R\\*-Tree",
@@ -462,9 +467,9 @@ PAPERS: dict[str, tuple[Row, ...]] = {
             "subscription-matching/20261117T061035Z",
             times(_LIVE + "n", "beq-tree", ("quad-tree", "k-index", "op-index"), n=1_000_000)),
         Row("Fig. 8, Boolean and spatial part apart: Quadtree is quick at the spatial one, and takes long for the rest",
-            "sweep `split`: predicates alone, regions alone", experiment="subscription-matching",
-            figure=together(*((asked, times(_SPLIT, "beq-tree", ("quad-tree", "k-index", "op-index"), asked=asked))
-                              for asked in ("whole", "Boolean", "spatial"))),
+            "the whole question, its predicates alone, its region alone", experiment="subscription-matching",
+            figure=sized(together(*((asked, times(_SPLIT, "beq-tree", ("quad-tree", "k-index", "op-index"), asked=asked))
+                                    for asked in ("whole", "Boolean", "spatial")))),
             agrees=lambda r: _ratio(r, seconds, _SPLIT, "quad-tree", "beq-tree", asked="spatial")
             < _ratio(r, seconds, _SPLIT, "quad-tree", "beq-tree", asked="Boolean")),
         Row("Fig. 9: iGM and idGM are best at β about 1", "for `disc`: the adaptive β (d + r)/(2 d) "
@@ -511,7 +516,7 @@ PAPERS: dict[str, tuple[Row, ...]] = {
             said("time that bitsets save: fDI-Tree-o instead of fDI-Tree, mean over w",
                  "time that bitsets save: bDI-Tree-o instead of bDI-Tree, mean over w", unit="%")),
         Row("Fig. 2 with B_null marked at every match, as printed: 60.8 % (forward)", "`di-tree:fn` beside `di-tree:f`",
-            experiment="ablation", figure=lambda r: f"{100 * _marked(r):.0f} %", agrees=lambda r: _marked(r) > 0),
+            experiment="ablation", figure=sized(lambda r: f"{100 * _marked(r):.0f} %"), agrees=lambda r: _marked(r) > 0),
         Row("Fig. 3, by n: 78.4, 83.7, 93.7, 77.8 and 52.0 % less time than REIN, TAMA, OpIndex, Ada-REIN "
             "and fgPEM", "agrees, `pem` standing for fgPEM; 10 000 to 5 M subscriptions",
             "event-matching/20261117T033352Z",
@@ -563,7 +568,7 @@ PAPERS: dict[str, tuple[Row, ...]] = {
                 for kind in ("short point", "long range"))),
         *(
             Row(f"{number}, by the words of a message, at a {place}: {what}", "part `lengths`; agrees where it does at each length",
-                experiment="spatio-textual", where={"sources": "made"}, figure=ends(f"length: messages, {place}", pairs, "words"),
+                experiment="spatio-textual", where={"sources": "made"}, figure=sized(ends(f"length: messages, {place}", pairs, "words")),
                 agrees=always(f"length: messages, {place}", pairs, "words"))
             for place in ("point", "range")
             for number, what, pairs in (
@@ -575,7 +580,7 @@ PAPERS: dict[str, tuple[Row, ...]] = {
         ),
         Row("As printed (`choose=\"paper\"`, `probe=\"binary\"`)", "how many times as long as our way, part `lengths`",
             experiment="spatio-textual", where={"sources": "made"},
-            figure=together(*((place, ends(f"length: messages, {place}", _PRINTED, "words")) for place in ("point", "range")))),
+            figure=sized(together(*((place, ends(f"length: messages, {place}", _PRINTED, "words")) for place in ("point", "range"))))),
     ),
     "Grus": (
         Row("Fig. 7: 144 events a second on average, 4.5 times those of clients that detect (SIENA)",
