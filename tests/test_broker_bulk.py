@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast import Around, Box, Broker, Composite, Event, Fence, Point, Polygon, Subscription
+from nearcast import (
+    Around,
+    Box,
+    Broker,
+    Composite,
+    Event,
+    Fence,
+    Point,
+    Polygon,
+    QuietHours,
+    Subscription,
+    Terms,
+)
 from nearcast.broker import Reply, live, service
 from nearcast.broker.live import LiveEvents
 from nearcast.broker.memory import Inbox, MemoryStore
 from nearcast.broker.ports import State
 from nearcast.broker.roster import Roster
+from nearcast.cpsl.composite import MODES
 from nearcast.errors import BatchError, DuplicateIdError, NearcastError, ValidationError
 from nearcast.matcher import Matcher
 from tests.naive_broker import NaiveBroker
@@ -247,6 +261,106 @@ def _many_and_one_by_one(calls, options, patterns, clocked, data):
     again.check_invariants()
 
 
+HOURS = (QuietHours("00:00", "23:59"), QuietHours("23:59", "00:00"), QuietHours("01:00", "00:00"))
+terms = st.none() | st.builds(
+    Terms,
+    initial_event=st.booleans(),
+    max_events=st.none() | st.integers(1, 4),
+    quiet_hours=st.none() | st.sampled_from((*HOURS, replace(HOURS[1], keep=False))),
+    digest=st.none() | st.sampled_from((2, 5, 3600)),
+    while_paused=st.sampled_from(("keep", "drop")),
+)
+#: Some moments about midnight, so that quiet hours begin and end within a batch.
+EVENING = 24 * HOUR - 65 * S
+MOMENTS = (0, 1, 2, 3, 5, 8, 13, 30, 60, 64, 65, 66, 70, 90, 125, 130)
+moments = st.sampled_from(MOMENTS).map(lambda s: EVENING + s * S)
+TOLD = ("enter", "exit", "dwell", "lost", "inside")
+THINGS = ("s1", "s2", "m1", "f1", "f2", "c1", "c2")
+
+
+@st.composite
+def things(draw: st.DrawFn) -> Subscription | Fence | Composite:
+    id, said = draw(st.sampled_from(THINGS)), draw(terms)
+    name, expires = draw(st.sampled_from(("ann", "bob"))), draw(st.none() | st.none() | moments)
+    if id[0] == "f":
+        on = draw(st.sets(st.sampled_from(TOLD), min_size=1))
+        region: Any = draw(st.sampled_from((Box(0, 0, 2, 4), Around(2))))
+        return Fence(
+            id, name, "car", region, on=on,
+            dwell=3 if "dwell" in on else None, lost=7, expires=expires, terms=said,
+        )  # fmt: skip
+    if id[0] == "c":
+        said = said and replace(said, initial_event=True)
+        text = draw(st.sampled_from((*(each.text for each in PATTERNS), "ARITH: price > 1")))
+        return Composite(id, name, text, draw(st.sampled_from(MODES)), None, expires, said)
+    where = draw(st.sampled_from((None, "price < 3", "composite IN ('c1', 'c2')")))
+    return Subscription(id, name, where, (), Around(3) if id == "m1" else None, expires, said)
+
+
+@st.composite
+def travels(draw: st.DrawFn) -> list[Event]:
+    """Positions of two cars, mostly in order; some ids again."""
+    many = draw(st.sampled_from((2, 4, 14)))
+    ends = sorted(draw(st.lists(moments, min_size=many, max_size=many)))
+    made = []
+    for number, end in enumerate(ends):
+        id = draw(st.sampled_from((f"{end} {number}", f"{end} {number}", "e1", "e2")))
+        said: Any = {"price": draw(st.integers(1, 5)), "car": draw(st.sampled_from("ab"))}
+        place = Point(draw(st.integers(0, 4)), draw(st.integers(0, 4)))
+        until = draw(st.none() | st.none() | moments)
+        back = draw(st.sampled_from((0, 0, 0, 3 * S)))
+        made.append(Event(id, said, (), place, None, end - back, until))
+    return made
+
+
+on_terms = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), travels()),
+        st.tuples(st.just("publish"), travels()),
+        st.tuples(st.just("begin"), things()),
+        st.tuples(st.just("begin"), things()),
+        st.tuples(st.just("subscribe"), st.lists(things(), max_size=4)),
+        st.tuples(st.sampled_from(("pause", "resume", "unsubscribe")), st.sampled_from(THINGS)),
+        st.tuples(st.just("move"), st.sampled_from(("ann", "bob"))),
+        st.tuples(st.just("advance"), moments),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.lists(things(), min_size=2, max_size=6), on_terms,
+    st.sampled_from(({}, {}, {"lateness": 2})), st.data(),
+)  # fmt: skip
+def test_many_on_terms_are_as_one_by_one(first, calls, options, data):
+    two = Two(**options)
+    two.each("advance", EVENING)
+    for verb, what in [*(("begin", each) for each in first), *calls]:
+        if verb == "publish":
+            two.all(verb, what)
+        elif verb == "subscribe":
+            two.all(verb, [each for each in what if not isinstance(each, Composite)])
+        elif verb == "begin":
+            two.each("detect" if isinstance(what, Composite) else "subscribe", what)
+        elif verb == "move":
+            two.each(verb, what, Point(data.draw(st.integers(0, 4)), 2))
+        elif verb == "advance" or what in two.one:
+            two.each(verb, what)
+        two.check()
+    if not options:
+        again = Broker("planar", store=two.stores[0])
+        assert known(again)[:3] == known(two.one)[:3]
+        left = [broker.advance(EVENING + 4 * HOUR) for broker in (again, two.one)]
+        told = [  # at one moment in any order; and movers are asked where they are
+            Counter(each._replace(seq=None) for each in reply if each.subscription_id != "m1")
+            for reply in left
+        ]
+        assert told[0] == told[1]
+        again.check_invariants()
+
+
 @settings(deadline=None)
 @given(event_lists("planar", 8), st.lists(subscriptions("planar"), max_size=8), st.booleans())
 def test_events_go_past_subscriptions_as_subscriptions_look_for_events(happened, wanted, timed):
@@ -416,6 +530,20 @@ def test_what_is_not_many_is_refused():
     publish, subscribe = verbs
     assert publish(Event("e")) == []
     assert [told.event.id for told in subscribe(Subscription("s", "ann"))] == ["e"]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_mover_that_has_told_enough_is_asked_no_more_within_a_batch(many: bool):
+    broker = Broker("planar")
+    broker.publish(Event("e0", location=Point(1, 0), end=0))
+    around = Subscription("s", "ann", region=Around(9), terms=Terms(digest=2, max_events=1))
+    broker.subscribe(around)
+    assert not broker.move("ann", Point(0, 0))
+    coming = [Event(f"e{i}", location=Point(50 // i, 0), end=(i + 2) * S) for i in (1, 25)]
+    replies = [broker.publish_many(coming)] if many else [*map(broker.publish, coming)]
+    told, _, asked = merged(replies)
+    assert [each.event.id for each in told] == ["e0"]
+    assert not asked
 
 
 def test_a_composite_event_leaves_the_ids_of_a_batch_alone():

@@ -370,10 +370,11 @@ def test_one_event_may_complete_more_than_is_told(lives: Lives):
     for id, most in (("c", 2), ("d", 1)):
         terms = Terms(max_events=most)
         broker.detect(Composite(id, "ops", pattern, "continuous", terms=terms))
+    broker.detect(Composite("x", "ops", 'STRING: kind = "z"'))  # whose inputs are kept
     broker.subscribe(Subscription("s", "ann", "composite IN ('c', 'd')"))
     told = broker.publish_many(of_kinds("aaab"))
     assert sorted(ids(told)) == ["c#1", "c#1", "c#2", "c#2", "d#1", "d#1"]
-    assert len(broker) == 1
+    assert len(broker) == 2
     broker = lives.again()
     broker.detect(Composite("c", "ops", KIND_A))
     assert len(broker.publish(Event("e9", {"kind": "a"}, end=9_000_000))) == 2
