@@ -350,6 +350,23 @@ def test_whoever_takes_over_waits_for_a_commit_that_is_under_way(postgres: Postg
 
 
 @real
+def test_a_commit_that_is_never_answered_is_given_up(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody has locked the table, and sleeps."""
+    monkeypatch.setattr("nearcast.storage.postgres.database._SILENCE_S", 0.5)
+    place = postgres.place()
+    with Broker.open(postgres.url(place.schema)) as broker:
+        broker.publish(Event("e1"))
+        with psycopg.connect(place.reach) as other:
+            other.execute(f'LOCK TABLE "{place.schema}".log IN ACCESS EXCLUSIVE MODE'.encode())
+            with pytest.raises(StoreError, match=r"no answer for 0\.5 s"):
+                broker.publish(Event("e2"))
+    with Broker.open(postgres.url(place.schema)) as broker:
+        broker.publish(Event("e2"))
+        assert [event.id for _, event in broker.log()] == ["e1", "e2"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_database_that_is_killed_again_and_again(own: Postgres, seed: int):

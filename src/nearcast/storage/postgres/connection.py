@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any, Literal, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from nearcast.errors import StoreError
@@ -17,7 +19,7 @@ from nearcast.storage.urls import StoreUrl
 
 __all__ = ["Connection", "Synchronous", "connected", "is_mistake", "replaced", "reported"]
 
-Connection: TypeAlias = psycopg.Connection[Any]
+_Value = TypeVar("_Value")
 #: When a commit returns: `on` is as the database is set up, if that is not `off`.
 Synchronous = Literal["on", "off"]
 
@@ -50,10 +52,54 @@ _ALWAYS_SYNC = """
 """
 
 
+class Connection(psycopg.Connection[Any]):
+    """One that can be told not to wait for ever."""
+
+    _silence_s: float | None = None
+
+    @contextmanager
+    def answering(self, within_s: float) -> Iterator[None]:
+        """OperationalError, and no connection any more, if the database says nothing so long."""
+        self._silence_s = within_s
+        try:
+            yield
+        finally:
+            self._silence_s = None
+
+    def wait(self, gen: PQGen[_Value], *given: Any, **options: Any) -> _Value:
+        """Wait as the library does, which asks ten times a second whether to go on."""
+        if self._silence_s is not None:
+            gen = self._bounded(gen, self._silence_s)
+        return super().wait(gen, *given, **options)
+
+    def _bounded(self, gen: PQGen[_Value], silence_s: float) -> PQGen[_Value]:
+        heard = monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = monotonic()
+                elif monotonic() - heard > silence_s:
+                    self.pgconn.finish()
+                    with suppress(psycopg.Error):  # it would go on with what is no more
+                        gen.close()
+                    raise psycopg.OperationalError(f"no answer for {silence_s:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            value: _Value = ended.value
+            return value
+
+    def __del__(self, *_: Any) -> None:
+        """Closed quietly: an error's frames may have held it longer than whoever it belonged to."""
+        if hasattr(self, "pgconn"):
+            self.pgconn.finish()
+
+
 def connected(url: StoreUrl, synchronous: Synchronous = "on") -> Connection:
     """A connection to a store's schema; StoreError if there is none to be had."""
     with reported(url.name):
-        made: Connection = psycopg.connect(
+        made = Connection.connect(
             url.reach, autocommit=True, prepare_threshold=0, cursor_factory=psycopg.RawCursor,
             application_name="nearcast", **_PATIENCE,
         )  # fmt: skip

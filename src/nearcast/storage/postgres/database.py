@@ -63,6 +63,9 @@ _USED = """
     WHERE schemaname = $1
 """
 _WEIGHED_S = 60.0
+#: Whoever waits for a commit for so long gives up: what has become of it is found out by opening
+#: the store again.
+_SILENCE_S = 60.0
 
 
 class PostgresDatabase(Tables):
@@ -180,7 +183,7 @@ class PostgresDatabase(Tables):
 
     def _commit(self, runs: Runs) -> None:
         connection = self._connection
-        with reported(self.name):
+        with reported(self.name), connection.answering(_SILENCE_S):
             try:
                 ready = [*self._encoded(runs)]
                 with connection.pipeline(), connection.cursor() as cursor:
