@@ -507,9 +507,7 @@ class Core:
         def make() -> list[_Made]:
             nonlocal made
             answers = [*_made(broker, jobs)]
-            if not all(
-                job.reads for job in jobs
-            ):  # not all of them stage something, or answer well
+            if not all(job.reads for job in jobs):  # some stage nothing, and are answered
                 self.house.ask()
             made = perf_counter()
             return answers
