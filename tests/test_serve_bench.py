@@ -96,6 +96,14 @@ def test_answers_are_read_when_they_are_whole(data: bytes, found: object):
     assert _answer(data) == found
 
 
+def test_answers_in_pieces_are_read_when_the_last_one_is_there():
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    data = head + b'6\r\n{"a": \r\n3\r\n\r\n}\r\n0\r\n\r\n'
+    for end in range(len(head), len(data)):
+        assert _answer(data[:end]) == (None, data[:end])
+    assert _answer(data) == (b'{"a": \r\n}', b"")
+
+
 def test_what_is_no_success_is_not_measured():
     with pytest.raises(BenchError, match="404"):
         _answer(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")

@@ -130,8 +130,23 @@ def _answer(data: bytes) -> tuple[bytes | None, bytes]:
     if not status.startswith(b"2") and status != b"429":
         raise BenchError(f"the server answered {head.decode()}\n{rest.decode()}")
     lower = head.lower()
+    if b"transfer-encoding: chunked" in lower:
+        body = _in_pieces(rest)
+        return (None, data) if body is None else (body, b"")
     at = lower.find(b"content-length:")
     length = 0 if at < 0 else int(lower[at + 15 :].split(b"\r\n", 1)[0])
     if len(rest) < length:
         return None, data
     return _LATER if status == b"429" else rest or b"null", b""
+
+
+def _in_pieces(rest: bytes) -> bytes | None:
+    """A body that comes in pieces, each behind its length, the last one empty; None: not yet."""
+    pieces, at = list[bytes](), 0
+    while (end := rest.find(b"\r\n", at)) >= 0:
+        size = int(rest[at:end], 16)
+        if not size:
+            return b"".join(pieces) if len(rest) >= end + 4 else None
+        pieces.append(rest[end + 2 : end + 2 + size])
+        at = end + size + 4
+    return None
