@@ -74,6 +74,9 @@ def test_disc_sends_fewer_messages_than_the_grid_methods_and_vm():
 def test_knowing_the_future_costs_nothing_and_misses_nothing():
     out = simulate(DENSE, "igm", knowing=True, cells=100)
     assert (out.missed, out.late, out.surplus) == (0, 0, 0)
+    calm = plane_scene(50_000.0, 5, 150, arrivals=100.0)
+    redrawn, kept = (simulate(calm, "igm", knowing=knows).left for knows in (True, False))
+    assert redrawn <= 1.2 * kept, "a region that was redrawn for nothing is taken"
 
 
 class TestStatistics:

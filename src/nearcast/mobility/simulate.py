@@ -150,9 +150,10 @@ class _Run:
             report = client.moved(place, heading, speed)
             if report is None:
                 if knowing:
-                    client.region, client.epoch = None, client.epoch + 1
-                    self._answer(Report(client.subscriber, place, client.epoch, heading, speed),
-                                 step, free=True)  # fmt: skip
+                    client.region = None  # as if it had left that
+                    redrawn = client.moved(place, heading, speed)
+                    assert redrawn is not None
+                    self._answer(redrawn, step, free=True)
                 continue
             if step:
                 out.asked += asked
