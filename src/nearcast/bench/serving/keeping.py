@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from functools import partial
+from pathlib import Path
 
 from nearcast.bench.experiments.base import Plan
 from nearcast.bench.load import Posts, Process, Sockets, request
@@ -12,6 +13,7 @@ from nearcast.bench.serving.served import PEOPLE, Outboxes, Served
 from nearcast.bench.serving.tiles import Round, Tiles
 from nearcast.bench.trial import Task, Timed
 from nearcast.clock import format_micros, system_now
+from nearcast.storage.urls import parse_url
 
 __all__ = ["ROWS", "SNAPSHOT", "connecting", "delivering", "restarting"]
 
@@ -73,6 +75,19 @@ def delivering(plan: Plan, tiles: Tiles) -> Task:
     return Task(run, memory=left, close=close)
 
 
+def _beside(store: str) -> Path:
+    """Where the matchers that are saved of a store begin their names."""
+    if not store.startswith("postgresql:"):
+        return Path(f"{store}-matcher")
+    from nearcast.storage.postgres import PostgresDatabase
+
+    database = PostgresDatabase(parse_url(store), guest=True)
+    try:
+        return database.beside("matcher")
+    finally:
+        database.close()
+
+
 def restarting(way: str, count: int) -> Task:
     """From the start of the process until it answers, with the matcher saved or not."""
     tiles = Tiles(count, 4)
@@ -82,7 +97,8 @@ def restarting(way: str, count: int) -> Task:
 
     def before() -> None:
         if way == ROWS:
-            for saved in served.folder.glob("*-matcher-*"):
+            beside = _beside(served.store)
+            for saved in beside.parent.glob(f"{beside.name}-*"):
                 shutil.rmtree(saved) if saved.is_dir() else saved.unlink()
 
     def run() -> Timed:
